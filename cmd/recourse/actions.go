@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -27,7 +28,7 @@ type actionSet struct {
 }
 
 // actions reads the files that the flag names.
-func (f actionFlags) actions(a *app) (*actionSet, error) {
+func (f actionFlags) actions(a *cli.App) (*actionSet, error) {
 	set := &actionSet{}
 	if len(f.Actions) == 0 {
 		return set, nil
@@ -37,7 +38,7 @@ func (f actionFlags) actions(a *app) (*actionSet, error) {
 		return nil, err
 	}
 	for _, file := range files {
-		src, err := a.source(file)
+		src, err := a.ReadSource(file)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +46,7 @@ func (f actionFlags) actions(a *app) (*actionSet, error) {
 			continue
 		}
 		if err := set.read(file, src); err != nil {
-			return nil, exit(exitUsage, fmt.Errorf("an action has errors:\n%w", err))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("an action has errors:\n%w", err))
 		}
 	}
 	return set, nil

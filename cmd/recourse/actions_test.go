@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 )
 
 const (
@@ -31,13 +32,13 @@ func TestActionsExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, vars, "run", exchange, "--actions", filepath.Join(examples, "refund.yaml"), "-i", exchanged)
-	if r.code != exitFailed || !strings.Contains(r.out, "compensated") {
+	if r.code != cli.Failed || !strings.Contains(r.out, "compensated") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	if net := w.Balance().Net(); net != 3 {
 		t.Errorf("%d effects, want those of the first saga alone", net)
 	}
-	if r := run(t, vars, "run", exchange, "-i", exchanged); r.code != exitUsage || !strings.Contains(r.errOut, "--actions") {
+	if r := run(t, vars, "run", exchange, "-i", exchanged); r.code != cli.Usage || !strings.Contains(r.errOut, "--actions") {
 		t.Errorf("without its action: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -50,17 +51,17 @@ func TestActionsLocally(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	ok(t, nil, "validate", "--strict", "--actions", examples, exchange)
-	if r := run(t, nil, "validate", exchange); r.code != exitUsage || !strings.Contains(r.out, "unknown_action") {
+	if r := run(t, nil, "validate", exchange); r.code != cli.Usage || !strings.Contains(r.out, "unknown_action") {
 		t.Errorf("exit %d: %s", r.code, r.out)
 	}
-	if r := run(t, nil, "validate", refund, refund); r.code != exitUsage || !strings.Contains(r.errOut, "keep one") {
+	if r := run(t, nil, "validate", refund, refund); r.code != cli.Usage || !strings.Contains(r.errOut, "keep one") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	bad := file(t, "bad.yaml", "action: refund\nhttp: POST https://pay.example/\nwhen: true\n")
-	if r := run(t, nil, "validate", exchange, bad); r.code != exitUsage || !strings.Contains(r.out, "unknown_key") {
+	if r := run(t, nil, "validate", exchange, bad); r.code != cli.Usage || !strings.Contains(r.out, "unknown_key") {
 		t.Errorf("exit %d: %s", r.code, r.out)
 	}
-	if r := run(t, nil, "validate", exchange, "--actions", bad); r.code != exitUsage || !strings.Contains(r.errOut, "unknown_key") {
+	if r := run(t, nil, "validate", exchange, "--actions", bad); r.code != cli.Usage || !strings.Contains(r.errOut, "unknown_key") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	out := ok(t, vars, "plan", exchange, "--actions", examples, "-i", exchanged, "--stub", `refund={"id":"re_1"}`)
@@ -93,7 +94,7 @@ func TestActionsOnAServer(t *testing.T) {
 	}
 	alone := file(t, "alone.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@1", 1))
 	ok(t, s.env, "definitions", "apply", alone) // its action is on the server
-	if r := run(t, s.env, "definitions", "apply", file(t, "none.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@7", 1))); r.code != exitUsage || !strings.Contains(r.errOut, "no version 7") {
+	if r := run(t, s.env, "definitions", "apply", file(t, "none.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@7", 1))); r.code != cli.Usage || !strings.Contains(r.errOut, "no version 7") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	id := strings.TrimSpace(ok(t, s.env, "start", "exchange", "--version", "v1", "-i", exchanged, "--wait", "30s", "-o", "json"))
@@ -113,7 +114,7 @@ func TestActionsOnAServer(t *testing.T) {
 	if out := ok(t, nil, "replay", journal, "-d", exchange, "--actions", examples); !strings.Contains(out, "succeeded") {
 		t.Errorf("%s", out)
 	}
-	if r := run(t, nil, "verify", journal, "-d", exchange); r.code != exitUsage || !strings.Contains(r.errOut, "--actions") {
+	if r := run(t, nil, "verify", journal, "-d", exchange); r.code != cli.Usage || !strings.Contains(r.errOut, "--actions") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }

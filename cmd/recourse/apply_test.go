@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"recourse/internal/cli"
 )
 
 // Warnings of publishing come from the server: it knows the prices of its models, and the command
@@ -46,11 +48,11 @@ func TestApplyTypes(t *testing.T) {
 	put("above.yaml", parent("n: x"))
 	put("kid.yaml", kid("n: integer"))
 	above := filepath.Join(dir, "above.yaml")
-	if r := run(t, nil, "validate", above, filepath.Join(dir, "kid.yaml")); r.code != exitUsage || !strings.Contains(r.out, above+wrong+"\n") {
+	if r := run(t, nil, "validate", above, filepath.Join(dir, "kid.yaml")); r.code != cli.Usage || !strings.Contains(r.out, above+wrong+"\n") {
 		t.Errorf("validate: exit %d: %s", r.code, r.out)
 	}
 	ok(t, nil, "validate", above) // without the others it is valid
-	if r := run(t, s.env, "definitions", "apply", dir); r.code != exitUsage || !strings.Contains(r.errOut, above+wrong+"\n") || r.out != "" {
+	if r := run(t, s.env, "definitions", "apply", dir); r.code != cli.Usage || !strings.Contains(r.errOut, above+wrong+"\n") || r.out != "" {
 		t.Errorf("apply: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	put("above.yaml", parent("n: 1"))
@@ -64,7 +66,7 @@ func TestApplyTypes(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	put("above.yaml", parent("n: 1"))
-	if r := run(t, s.env, "definitions", "apply", above); r.code != exitUsage || !strings.Contains(r.errOut, `there is no field "n"`) {
+	if r := run(t, s.env, "definitions", "apply", above); r.code != cli.Usage || !strings.Contains(r.errOut, `there is no field "n"`) {
 		t.Errorf("against the server's: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -79,7 +81,7 @@ func TestApplyOfACircle(t *testing.T) {
 	}
 	ping, pong, others := runs("ping", "pong"), runs("pong", "ping"), runs("others", "pong@v9")
 	r := run(t, s.env, "definitions", "apply", ping, pong, others)
-	if r.code != exitOK || strings.Count(r.errOut, "unknown-definition") != 1 || !strings.Contains(r.errOut, "no definition pong@v9") {
+	if r.code != cli.OK || strings.Count(r.errOut, "unknown-definition") != 1 || !strings.Contains(r.errOut, "no definition pong@v9") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	for _, name := range []string{"ping", "pong"} {
@@ -88,10 +90,10 @@ func TestApplyOfACircle(t *testing.T) {
 		}
 	}
 	caller := file(t, "caller.yaml", "saga: caller\nsteps:\n  - {id: r, run: ping, input: {n: x}}\n")
-	if r := run(t, s.env, "definitions", "apply", caller); r.code != exitOK || !strings.Contains(r.errOut, "ping is archived") {
+	if r := run(t, s.env, "definitions", "apply", caller); r.code != cli.OK || !strings.Contains(r.errOut, "ping is archived") {
 		t.Errorf("an archived one: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	if r := run(t, s.env, "definitions", "apply", ping, pong); r.code != exitOK || strings.Contains(r.errOut, "unknown-definition") {
+	if r := run(t, s.env, "definitions", "apply", ping, pong); r.code != cli.OK || strings.Contains(r.errOut, "unknown-definition") {
 		t.Errorf("published again: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }

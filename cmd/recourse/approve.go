@@ -10,13 +10,14 @@ import (
 	"strings"
 	"unicode"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
 )
 
 type approveCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
 	Data    string `placeholder:"JSON" help:"Values for the request's form: JSON, @FILE or - for stdin."`
@@ -28,12 +29,12 @@ type approveCmd struct {
 var nothing = strings.Repeat("0", 64)
 
 // Run shows the content of the approval, and approves exactly that content.
-func (c *approveCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *approveCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	data, err := a.jsonArg("--data", c.Data)
+	data, err := a.JSONArg("--data", c.Data)
 	if err != nil {
 		return err
 	}
@@ -47,10 +48,10 @@ func (c *approveCmd) Run(a *app) error {
 	body := map[string]any{"shown": nothing}
 	if e != nil {
 		body["shown"] = e.ShownHash
-		if !c.machine() {
-			a.printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.colour))
-			a.shown(*e)
-			if err := a.confirm("Approve?", c.Yes); err != nil {
+		if !c.Machine() {
+			a.Printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.Colour))
+			showRequest(a, *e)
+			if err := confirm(a, "Approve?", c.Yes); err != nil {
 				return err
 			}
 		}
@@ -58,24 +59,24 @@ func (c *approveCmd) Run(a *app) error {
 	if data != nil {
 		body["data"] = data
 	}
-	return a.decide(cl, c.outputFlag, c.Saga, c.Step, "approve", body, c.Comment)
+	return decide(a, cl, c.OutputFlag, c.Saga, c.Step, "approve", body, c.Comment)
 }
 
 type rejectCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
 	Comment string `short:"m" help:"Reason, for the journal."`
 }
 
 // Run rejects the approval.
-func (c *rejectCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *rejectCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	return a.decide(cl, c.outputFlag, c.Saga, c.Step, "reject", map[string]any{}, c.Comment)
+	return decide(a, cl, c.OutputFlag, c.Saga, c.Step, "reject", map[string]any{}, c.Comment)
 }
 
 // approval returns the inbox entry of an approval; nil if there is none.
@@ -92,16 +93,16 @@ func (c *client) approval(id, step string) (*inboxEntry, error) {
 	return nil, nil
 }
 
-// shown prints the whole content of an approval, because the person decides about all of it.
-func (a *app) shown(e inboxEntry) {
+// showRequest prints the whole content of an approval, because the person decides about all of it.
+func showRequest(a *cli.App, e inboxEntry) {
 	if len(e.Shown) > 0 {
-		a.printf("  %s\n", indented(e.Shown))
+		a.Printf("  %s\n", indented(e.Shown))
 	}
 	if len(e.Approvers) > 0 {
-		a.printf("  to be decided by: %s\n", story.Short(strings.Join(e.Approvers, ", "), 400))
+		a.Printf("  to be decided by: %s\n", story.Short(strings.Join(e.Approvers, ", "), 400))
 	}
 	if len(e.Form) > 0 {
-		a.printf("  asks for data (--data): %s\n", story.Short(string(e.Form), 2000))
+		a.Printf("  asks for data (--data): %s\n", story.Short(string(e.Form), 2000))
 	}
 }
 
@@ -120,26 +121,26 @@ func indented(doc json.RawMessage) string {
 }
 
 // confirm asks a person, unless yes is set.
-func (a *app) confirm(question string, yes bool) error {
+func confirm(a *cli.App, question string, yes bool) error {
 	if yes {
 		return nil
 	}
-	a.printf("%s [y/N] ", question)
+	a.Printf("%s [y/N] ", question)
 	line, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(line)) {
 	case "y", "yes":
 		return nil
 	case "":
 		if err != nil {
-			a.printf("\n")
-			return exit(exitUsage, errors.New("no answer on the terminal: use --yes without a terminal"))
+			a.Printf("\n")
+			return cli.Exit(cli.Usage, errors.New("no answer on the terminal: use --yes without a terminal"))
 		}
 	}
-	return exit(exitFailed, errors.New("nothing was decided"))
+	return cli.Exit(cli.Failed, errors.New("nothing was decided"))
 }
 
 // decide sends a decision and prints the step.
-func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[string]any, comment string) error {
+func decide(a *cli.App, cl *client, o cli.OutputFlag, id, step, do string, body map[string]any, comment string) error {
 	if comment != "" {
 		body["comment"] = comment
 	}
@@ -147,24 +148,24 @@ func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[str
 	if err != nil {
 		return err
 	}
-	if o.machine() {
-		return a.raw(r.body)
+	if o.Machine() {
+		return a.Raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
 		return err
 	}
 	if r.status == http.StatusAccepted {
-		a.printf("%s %s: the decision is kept, but no node has read it yet\n", v.Path, v.Status)
+		a.Printf("%s %s: the decision is kept, but no node has read it yet\n", v.Path, v.Status)
 		return nil
 	}
-	a.printf("%s %s\n", v.Path, map[string]string{"approve": "approved", "reject": "rejected"}[do])
+	a.Printf("%s %s\n", v.Path, map[string]string{"approve": "approved", "reject": "rejected"}[do])
 	return nil
 }
 
 type signalCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Name    string `arg:"" help:"The signal's name, as in the definition's signal step."`
 	Payload string `arg:"" optional:"" help:"JSON, @FILE or - for stdin. Default: null."`
@@ -172,12 +173,12 @@ type signalCmd struct {
 }
 
 // Run sends the signal.
-func (c *signalCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *signalCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	payload, err := a.jsonArg("PAYLOAD", c.Payload)
+	payload, err := a.JSONArg("PAYLOAD", c.Payload)
 	if err != nil {
 		return err
 	}
@@ -185,9 +186,9 @@ func (c *signalCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		return a.raw(r.body)
+	if c.Machine() {
+		return a.Raw(r.body)
 	}
-	a.printf("%s sent\n", c.Name)
+	a.Printf("%s sent\n", c.Name)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -47,26 +48,26 @@ func TestApproveAndSignal(t *testing.T) {
 		return id
 	}
 	id := start()
-	step(exitOK, "", "inbox", "--kind", "approval")
-	step(exitUsage, "", "approve", id, "ok")
-	step(exitFailed, "n\n", "approve", id, "ok")
-	step(exitUsage, "y\n", "approve", id, "ok")
-	step(exitUsage, "y\n", "approve", id, "ok", "--data", `{"limit": "x"}`)
-	step(exitNotFound, "", "approve", id, "okay", "--yes")
-	step(exitConflict, "", "approve", id, "paid", "--yes")
-	step(exitUsage, "", "signal", id, "com.shop.payd")
-	step(exitOK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
-	step(exitOK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
-	step(exitOK, "y\n", "approve", id, "ok", "--data", `{"limit": 5}`, "--comment", "fine")
-	step(exitConflict, "", "approve", id, "ok", "--yes")
-	step(exitConflict, "", "reject", id, "ok")
+	step(cli.OK, "", "inbox", "--kind", "approval")
+	step(cli.Usage, "", "approve", id, "ok")
+	step(cli.Failed, "n\n", "approve", id, "ok")
+	step(cli.Usage, "y\n", "approve", id, "ok")
+	step(cli.Usage, "y\n", "approve", id, "ok", "--data", `{"limit": "x"}`)
+	step(cli.NotFound, "", "approve", id, "okay", "--yes")
+	step(cli.Conflict, "", "approve", id, "paid", "--yes")
+	step(cli.Usage, "", "signal", id, "com.shop.payd")
+	step(cli.OK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
+	step(cli.OK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
+	step(cli.OK, "y\n", "approve", id, "ok", "--data", `{"limit": 5}`, "--comment", "fine")
+	step(cli.Conflict, "", "approve", id, "ok", "--yes")
+	step(cli.Conflict, "", "reject", id, "ok")
 	v := waitFor(t, s, id, saga.Succeeded)
 	if want := `[5,"fine",{"n":9007199254740993}]`; string(v.Output) != want {
 		t.Errorf("output %s, want %s", v.Output, want)
 	}
-	step(exitConflict, "", "signal", id, "com.shop.paid")
+	step(cli.Conflict, "", "signal", id, "com.shop.paid")
 	id = start()
-	step(exitOK, "", "reject", id, "ok", "--comment", "too much")
+	step(cli.OK, "", "reject", id, "ok", "--comment", "too much")
 	waitFor(t, s, id, saga.Compensated)
 	id = start()
 	if out := ok(t, s.env, "approve", id, "ok", "--data", `{"limit": 1}`, "-o", "json"); !strings.Contains(out, `"status":"succeeded"`) {
@@ -86,7 +87,7 @@ func TestApproveTooEarly(t *testing.T) {
 	ok(t, s.env, "definitions", "apply", file(t, "late.yaml", "saga: late\nsteps:\n  - {id: go, signal: go}\n  - {id: ok, approval: {title: Go on?}}\n"))
 	id := strings.Fields(ok(t, s.env, "start", "late"))[0]
 	waitFor(t, s, id, saga.Waiting)
-	if r := run(t, s.env, "approve", id, "ok", "--yes"); r.code != exitConflict || strings.Contains(r.errOut, "shown") {
+	if r := run(t, s.env, "approve", id, "ok", "--yes"); r.code != cli.Conflict || strings.Contains(r.errOut, "shown") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }

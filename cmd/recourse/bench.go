@@ -16,11 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/bench"
+	"recourse/internal/cli"
 	"recourse/saga/dsl"
 )
 
 type benchCmd struct {
-	outputFlag
+	cli.OutputFlag
 	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,overload" help:"Workload: booking3, wide, start, long, parked, recover, list or overload; default ${default}."`
 	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to create, or postgres://… with a user who may create databases. Default: a SQLite file in a temporary directory."`
 	Quick    bool          `help:"Finish within a minute: shorter runs, fewer rounds, fewer sagas."`
@@ -87,11 +88,11 @@ func (c *benchCmd) size() (benchSize, error) {
 	}
 	switch {
 	case z.rounds < 1 || z.each < 0 || z.sagas < 0 || z.wake < 0 || z.times < 0 || slices.ContainsFunc(z.clients, func(n int) bool { return n < 1 }):
-		return z, exit(exitUsage, errors.New("--rounds, --each, --clients, --sagas, --wake and --times are at least 1"))
+		return z, cli.Exit(cli.Usage, errors.New("--rounds, --each, --clients, --sagas, --wake and --times are at least 1"))
 	case c.Workload == "long" && (z.steps < 2 || z.steps > dsl.MaxSteps):
-		return z, exit(exitUsage, fmt.Errorf("--steps is from 2 to %d: a definition has no more", dsl.MaxSteps))
+		return z, cli.Exit(cli.Usage, fmt.Errorf("--steps is from 2 to %d: a definition has no more", dsl.MaxSteps))
 	case c.Workload == "recover" && z.sagas > 10_000:
-		return z, exit(exitUsage, errors.New("--sagas is at most 10000 for recover: a node runs no more at once"))
+		return z, cli.Exit(cli.Usage, errors.New("--sagas is at most 10000 for recover: a node runs no more at once"))
 	}
 	return z, nil
 }
@@ -103,7 +104,7 @@ type benchReport interface {
 }
 
 // Run measures the workload. It prints no figures if the check at the end finds an error.
-func (c *benchCmd) Run(a *app) error {
+func (c *benchCmd) Run(a *cli.App) error {
 	size, err := c.size()
 	if err != nil {
 		return err
@@ -113,17 +114,17 @@ func (c *benchCmd) Run(a *app) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	dbs, drop, err := c.databases(a.ctx, dir)
+	dbs, drop, err := c.databases(a.Ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer drop()
 	r, err := c.measure(&benching{app: a, dir: dir, dbs: dbs, size: size, cheat: c.Cheat})
 	if err != nil {
-		return exit(exitFailed, fmt.Errorf("bench: %w; there are no figures", err))
+		return cli.Exit(cli.Failed, fmt.Errorf("bench: %w; there are no figures", err))
 	}
-	if c.machine() {
-		return a.encoded(r)
+	if c.Machine() {
+		return a.Encode(r)
 	}
 	return r.Print(a.Stdout)
 }
@@ -152,7 +153,7 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, err := b.app.verified(b.dbs.engine, b.size.verify)
+	checked, err := verifyNewest(b.app, b.dbs.engine, b.size.verify)
 	r.Ran(kindOf(b.dbs.engine), machine(), checked)
 	return r, err
 }
@@ -166,7 +167,7 @@ func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabase
 		if c.Database != "" {
 			dir = c.Database + ".bench"
 			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return dbs, nil, exit(exitUsage, fmt.Errorf("--database %s: %w", c.Database, err))
+				return dbs, nil, cli.Exit(cli.Usage, fmt.Errorf("--database %s: %w", c.Database, err))
 			}
 		}
 		return benchDatabases{filepath.Join(dir, "engine.db"), filepath.Join(dir, "floor.db")}, func() { os.RemoveAll(dir) }, nil
@@ -178,7 +179,7 @@ func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabase
 	name := "recourse_bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	for _, n := range []string{name + "_engine", name + "_floor"} {
 		if _, err := conn.Exec(ctx, `CREATE DATABASE `+n); err != nil {
-			return dbs, nil, exit(exitUsage, fmt.Errorf("bench makes databases of its own and drops them, which this user may not: %w", err))
+			return dbs, nil, cli.Exit(cli.Usage, fmt.Errorf("bench makes databases of its own and drops them, which this user may not: %w", err))
 		}
 	}
 	drop = func() {

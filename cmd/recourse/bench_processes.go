@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"recourse/internal/bench"
+	"recourse/internal/cli"
 )
 
 // benchStubCmd is the remote service of the benchmark, as a separate process.
@@ -19,8 +20,8 @@ type benchStubCmd struct {
 }
 
 // Run serves until stdin ends.
-func (c *benchStubCmd) Run(a *app) error {
-	return a.serveUntilStdinEnds(bench.NewStub(c.Delay, c.Cheat))
+func (c *benchStubCmd) Run(a *cli.App) error {
+	return serveUntilStdinEnds(a, bench.NewStub(c.Delay, c.Cheat))
 }
 
 // benchFloorCmd is the minimal program to compare with, as a separate process.
@@ -31,7 +32,7 @@ type benchFloorCmd struct {
 }
 
 // Run serves until stdin ends.
-func (c *benchFloorCmd) Run(a *app) error {
+func (c *benchFloorCmd) Run(a *cli.App) error {
 	b, err := os.ReadFile(c.Scripts)
 	if err != nil {
 		return err
@@ -40,15 +41,15 @@ func (c *benchFloorCmd) Run(a *app) error {
 	if err := json.Unmarshal(b, &scripts); err != nil {
 		return err
 	}
-	f, err := bench.NewFloor(a.ctx, c.Database, c.Stub, scripts)
+	f, err := bench.NewFloor(a.Ctx, c.Database, c.Stub, scripts)
 	if err != nil {
 		return err
 	}
-	return a.serveUntilStdinEnds(f)
+	return serveUntilStdinEnds(a, f)
 }
 
-func (a *app) serveUntilStdinEnds(h http.Handler) error {
-	a.collectSeldom() // as the engine does, so that the comparison is fair
+func serveUntilStdinEnds(a *cli.App, h http.Handler) error {
+	collectSeldom(a) // as the engine does, so that the comparison is fair
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func (a *app) serveUntilStdinEnds(h http.Handler) error {
 		io.Copy(io.Discard, a.Stdin)
 		s.Close()
 	}()
-	a.printf("listening on http://%s\n", l.Addr())
+	a.Printf("listening on http://%s\n", l.Addr())
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"recourse/internal/bench"
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/journal"
 )
 
 // benching is a run of the benchmark: its databases and processes.
 type benching struct {
-	app       *app
+	app       *cli.App
 	dir       string
 	dbs       benchDatabases
 	size      benchSize
@@ -31,7 +32,7 @@ func (b *benching) end() {
 
 // spawn starts a command of this program as a separate process.
 func (b *benching) spawn(name string, args ...string) (*process, error) {
-	p, err := b.app.spawn(b.dir, b.app.Env, name, args...)
+	p, err := spawn(b.app, b.dir, b.app.Env, name, args...)
 	if err == nil {
 		b.processes = append(b.processes, p)
 	}
@@ -77,7 +78,7 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	if c.Engine, c.Stub, err = b.sides(); err != nil {
 		return nil, err
 	}
-	scripts, err := bench.Prepare(b.app.ctx, c.Engine, c.Stub, c.Variants)
+	scripts, err := bench.Prepare(b.app.Ctx, c.Engine, c.Stub, c.Variants)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +94,8 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Floor, c.Database, c.Clients, c.Each, c.Rounds, c.Progress = of(floor), b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.meter()
-	r, err := bench.Run(b.app.ctx, c)
+	c.Floor, c.Database, c.Clients, c.Each, c.Rounds, c.Progress = of(floor), b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.Meter()
+	r, err := bench.Run(b.app.Ctx, c)
 	return &r, err
 }
 
@@ -111,7 +112,7 @@ func (b *benching) long() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.meter()})
+	return bench.Long(b.app.Ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.Meter()})
 }
 
 func (b *benching) overload() (benchReport, error) {
@@ -119,7 +120,7 @@ func (b *benching) overload() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Overload(b.app.ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.meter()})
+	return bench.Overload(b.app.Ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.Meter()})
 }
 
 // sustain is how long overload measures the sustainable rate.
@@ -130,7 +131,7 @@ func (b *benching) parked() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Parked(b.app.ctx, bench.ParkedConfig{Engine: &benchEngine{benching: b}, Stub: stub, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Wake: b.size.wake, Progress: b.app.meter()})
+	return bench.Parked(b.app.Ctx, bench.ParkedConfig{Engine: &benchEngine{benching: b}, Stub: stub, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Wake: b.size.wake, Progress: b.app.Meter()})
 }
 
 func (b *benching) recover() (benchReport, error) {
@@ -142,23 +143,23 @@ func (b *benching) recover() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.meter()}
+	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.Meter()}
 	engine := &benchEngine{benching: b}
 	if isPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
 		c.Lease = time.Second
 		engine.more = []string{"--node-lease", c.Lease.String()}
 	}
 	c.Engine = engine
-	return bench.Recover(b.app.ctx, c)
+	return bench.Recover(b.app.Ctx, c)
 }
 
 func (b *benching) list() (benchReport, error) {
-	return bench.List(b.app.ctx, bench.ListConfig{Engine: &benchEngine{benching: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.meter()})
+	return bench.List(b.app.Ctx, bench.ListConfig{Engine: &benchEngine{benching: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.Meter()})
 }
 
-// verified checks the newest sagas of a database, 0 for all, as `recourse verify --database` does.
-// It returns the number of checked sagas; 0 means all.
-func (a *app) verified(database string, newest int) (int, error) {
+// verifyNewest checks the newest sagas of a database, 0 for all, as `recourse verify --database`
+// does. It returns the number of checked sagas; 0 means all.
+func verifyNewest(a *cli.App, database string, newest int) (int, error) {
 	v := &verifying{app: a, cmd: &verifyCmd{Database: database}, missing: make(map[string]*missing)}
 	if newest > 0 {
 		since, err := v.before(newest)
@@ -171,7 +172,7 @@ func (a *app) verified(database string, newest int) (int, error) {
 		return 0, err
 	}
 	if found := v.checker.End(); len(found) > 0 {
-		return 0, fmt.Errorf("%s, the first: %s", count(len(found), "violation"), found[0])
+		return 0, fmt.Errorf("%s, the first: %s", cli.Count(len(found), "violation"), found[0])
 	}
 	if v.cmd.Since == "" {
 		return 0, nil
@@ -182,12 +183,12 @@ func (a *app) verified(database string, newest int) (int, error) {
 // before returns a time since which at least the n newest sagas were started, "" if there are no
 // more.
 func (v *verifying) before(n int) (string, error) {
-	store, err := openReader(v.app.ctx, v.cmd.Database)
+	store, err := openReader(v.app.Ctx, v.cmd.Database)
 	if err != nil {
 		return "", err
 	}
 	defer store.Close()
-	found, err := store.Sagas(v.app.ctx, journal.Filter{Limit: n})
+	found, err := store.Sagas(v.app.Ctx, journal.Filter{Limit: n})
 	if err != nil || len(found.Heads) < n {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"recourse/internal/bench"
+	"recourse/internal/cli"
 	"recourse/internal/test/pgserver"
 )
 
@@ -181,18 +182,18 @@ func TestBenchRefuses(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			r := run(t, demoEnv(t), append([]string{"bench", "--cheat"}, strings.Fields(args)...)...)
-			if r.code != exitFailed || !strings.Contains(r.errOut, "ledger") || r.out != "" {
+			if r.code != cli.Failed || !strings.Contains(r.errOut, "ledger") || r.out != "" {
 				t.Errorf("a wrong ledger: exit %d\n%s%s", r.code, r.out, r.errOut)
 			}
 		})
 	}
 	for _, args := range []string{"--workload long --steps 10001", "--workload recover --sagas 10001", "--clients 0", "--workload tall"} {
-		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != exitUsage {
+		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != cli.Usage {
 			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
 		}
 	}
 	r := run(t, demoEnv(t), "bench", "--database", pgserver.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
-	if r.code != exitFailed || !strings.Contains(r.errOut, "fsync=off") || r.out != "" {
+	if r.code != cli.Failed || !strings.Contains(r.errOut, "fsync=off") || r.out != "" {
 		t.Errorf("without fsync: exit %d\n%s%s", r.code, r.out, r.errOut)
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
 type budgetCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Amount string `arg:"" optional:"" help:"The total budget, such as \"2.00 USD\"."`
 	Tokens int64  `placeholder:"N" help:"Total tokens that the saga may use."`
@@ -20,7 +21,7 @@ type budgetCmd struct {
 }
 
 // Run changes the saga's budget. It keeps the limits that the flags do not name.
-func (c *budgetCmd) Run(a *app) error {
+func (c *budgetCmd) Run(a *cli.App) error {
 	budget := map[string]any{}
 	if c.Amount != "" {
 		budget["amount"] = c.Amount
@@ -29,9 +30,9 @@ func (c *budgetCmd) Run(a *app) error {
 		budget["tokens"] = c.Tokens
 	}
 	if len(budget) == 0 || c.Tokens < 0 {
-		return exit(exitUsage, errors.New("give the saga's total budget: an amount such as \"2.00 USD\", --tokens 100000, or both"))
+		return cli.Exit(cli.Usage, errors.New("give the saga's total budget: an amount such as \"2.00 USD\", --tokens 100000, or both"))
 	}
-	cl, err := c.client(a.ctx)
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -50,14 +51,14 @@ func (c *budgetCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		return a.raw(r.body)
+	if c.Machine() {
+		return a.Raw(r.body)
 	}
 	var v saga.View
 	if err := r.into(&v); err != nil {
 		return err
 	}
-	a.printf("%s  %s  %s\n", v.ID, a.status(v.Status), limits(v.Cost))
+	a.Printf("%s  %s  %s\n", v.ID, painted(a, v.Status), limits(v.Cost))
 	return nil
 }
 

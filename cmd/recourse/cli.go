@@ -1,7 +1,7 @@
 package main
 
-// cli is the grammar of the command line.
-type cli struct {
+// commands is the grammar of the command line.
+type commands struct {
 	Demo     demoCmd     `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Run      runCmd      `cmd:"" help:"Run one saga in this process, without a server."`
@@ -51,15 +51,6 @@ type serverFlags struct {
 	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
-
-// outputFlag selects the format of the output.
-type outputFlag struct {
-	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people, json or yaml for programs (numbers keep their digits)."`
-}
-
-// machine reports whether the output is machine-readable: app.raw and app.encoded write it in the
-// selected format.
-func (o outputFlag) machine() bool { return o.Output != "text" }
 
 // databaseFlag selects the database.
 type databaseFlag struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -33,7 +34,7 @@ const maxAnswer = 64 << 20
 func (f serverFlags) client(ctx context.Context) (*client, error) {
 	u, err := url.Parse(f.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, exit(exitUsage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
 	}
 	return &client{base: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
 		// Redirects are not followed: a key must go only to the server that it was given for.
@@ -117,7 +118,7 @@ func (c *client) open(r call) (*http.Response, error) {
 	for try := 0; ; try++ {
 		req, err := http.NewRequestWithContext(c.ctx, r.method, c.base+r.path, bytes.NewReader(body))
 		if err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 		if len(body) > 0 {
 			req.Header.Set("Content-Type", "application/json")
@@ -166,13 +167,13 @@ func (c *client) pause(d time.Duration) bool {
 
 func (c *client) unreachable(err error) error {
 	if c.ctx.Err() != nil {
-		return exit(exitFailed, errors.New("interrupted"))
+		return cli.Exit(cli.Failed, errors.New("interrupted"))
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return exit(exitUnreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
+	return cli.Exit(cli.Unreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
 }
 
 // get sends a GET and decodes the response.

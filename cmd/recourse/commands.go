@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net/http"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
 type resolveCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
 	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
@@ -21,13 +22,13 @@ type resolveCmd struct {
 }
 
 // Run resolves the step.
-func (c *resolveCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *resolveCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	body := map[string]any{"outcome": c.Outcome, "reason": c.Reason}
-	output, err := a.jsonArg("--set-output", c.SetOutput)
+	output, err := a.JSONArg("--set-output", c.SetOutput)
 	if err != nil {
 		return err
 	}
@@ -48,20 +49,20 @@ func (c *resolveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		return a.raw(r.body)
+	if c.Machine() {
+		return a.Raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
 		return err
 	}
-	a.printf("%s %s\n", v.Path, v.Status)
+	a.Printf("%s %s\n", v.Path, v.Status)
 	return nil
 }
 
 // commandSaga sends a command for a saga and prints the saga in the response.
-func (a *app) commandSaga(f serverFlags, o outputFlag, id, command string, body map[string]any) error {
-	cl, err := f.client(a.ctx)
+func commandSaga(a *cli.App, f serverFlags, o cli.OutputFlag, id, command string, body map[string]any) error {
+	cl, err := f.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -69,23 +70,23 @@ func (a *app) commandSaga(f serverFlags, o outputFlag, id, command string, body 
 	if err != nil {
 		return err
 	}
-	if o.machine() {
-		return a.raw(r.body)
+	if o.Machine() {
+		return a.Raw(r.body)
 	}
 	var v saga.View
 	if err := json.Unmarshal(r.body, &v); err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
-	a.printf("%s  %s\n", v.ID, a.status(v.Status))
+	a.Printf("%s  %s\n", v.ID, painted(a, v.Status))
 	if v.RetryOf != "" && v.RetryOf == id {
-		a.note("a new saga: %s has ended, and a saga that has ended never changes", id)
+		a.Note("a new saga: %s has ended, and a saga that has ended never changes", id)
 	}
 	return nil
 }
 
 type retryCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	From   string `placeholder:"STEP" help:"The step that needs a person. The command fails if it is another one."`
 	NewKey bool   `help:"Send under a new idempotency key, after a definite failure."`
@@ -93,7 +94,7 @@ type retryCmd struct {
 }
 
 // Run retries.
-func (c *retryCmd) Run(a *app) error {
+func (c *retryCmd) Run(a *cli.App) error {
 	body := map[string]any{"reason": c.Reason}
 	if c.From != "" {
 		body["from"] = c.From
@@ -101,42 +102,42 @@ func (c *retryCmd) Run(a *app) error {
 	if c.NewKey {
 		body["new_key"] = true
 	}
-	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "retry", body)
+	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "retry", body)
 }
 
 type cancelCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo the saga's steps. stop: leave their effects."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run cancels.
-func (c *cancelCmd) Run(a *app) error {
-	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
+func (c *cancelCmd) Run(a *cli.App) error {
+	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
 }
 
 type pauseCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run pauses.
-func (c *pauseCmd) Run(a *app) error {
-	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
+func (c *pauseCmd) Run(a *cli.App) error {
+	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
 }
 
 type resumeCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run resumes.
-func (c *resumeCmd) Run(a *app) error {
-	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
+func (c *resumeCmd) Run(a *cli.App) error {
+	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"recourse/internal/cli"
 )
 
 type completionCmd struct {
@@ -49,32 +51,32 @@ complete -c recourse -a '(__recourse_complete)'
 }
 
 // Run prints the script.
-func (c *completionCmd) Run(a *app) error {
-	a.printf("%s", scripts[c.Shell])
+func (c *completionCmd) Run(a *cli.App) error {
+	a.Printf("%s", scripts[c.Shell])
 	return nil
 }
 
 // completionTime is the timeout of a server's response: a person is waiting for the completion.
 const completionTime = 700 * time.Millisecond
 
-// completing prints completions if a shell requests them; ok is false otherwise. It prints no
+// completed prints completions if a shell requests them; ok is false otherwise. It prints no
 // errors.
-func (a *app) completing(k *kong.Kong) (ok bool) {
-	line := a.env["COMP_LINE"]
+func completed(a *cli.App, k *kong.Kong) (ok bool) {
+	line := a.Variables["COMP_LINE"]
 	if line == "" {
 		return false
 	}
-	if at, err := strconv.Atoi(a.env["COMP_POINT"]); err == nil && at >= 0 && at < len(line) {
+	if at, err := strconv.Atoi(a.Variables["COMP_POINT"]); err == nil && at >= 0 && at < len(line) {
 		line = line[:at]
 	}
-	ctx, stop := context.WithTimeout(a.ctx, completionTime)
+	ctx, stop := context.WithTimeout(a.Ctx, completionTime)
 	defer stop()
 	words := typed(line)
 	p := &predictor{app: a, ctx: ctx, done: words[:len(words)-1], last: words[len(words)-1]}
 	answers := slices.DeleteFunc(p.predict(k.Model.Node), func(s string) bool { return !strings.HasPrefix(s, p.last) })
 	slices.Sort(answers)
 	for _, s := range slices.Compact(answers) {
-		a.printf("%s\n", s)
+		a.Printf("%s\n", s)
 	}
 	return true
 }

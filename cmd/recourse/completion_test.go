@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -84,7 +85,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 	t.Cleanup(func() { close(stop) })
 	began := time.Now()
 	r := run(t, []string{"COMP_LINE=recourse show ", "RECOURSE_SERVER=" + silent.URL})
-	if r.code != exitOK || r.out+r.errOut != "" {
+	if r.code != cli.OK || r.out+r.errOut != "" {
 		t.Errorf("exit %d: %q %q", r.code, r.out, r.errOut)
 	}
 	if took := time.Since(began); took > 20*completionTime {
@@ -103,7 +104,7 @@ func TestCompletionScripts(t *testing.T) {
 			}
 		}
 	}
-	if r := run(t, nil, "completion", "csh"); r.code != exitUsage {
+	if r := run(t, nil, "completion", "csh"); r.code != cli.Usage {
 		t.Errorf("csh: exit %d: %s", r.code, r.errOut)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/cli"
 	"recourse/internal/secrets"
 	"recourse/internal/test/buffer"
 	"recourse/saga"
@@ -39,7 +40,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := run(t, tt.env, append([]string{"serve"}, tt.args...)...)
-		if r.code != exitUsage || !strings.Contains(r.errOut, tt.want) {
+		if r.code != cli.Usage || !strings.Contains(r.errOut, tt.want) {
 			t.Errorf("%v %v: want %s, got exit %d: %s", tt.env, tt.args, tt.want, r.code, r.errOut)
 		}
 	}
@@ -50,7 +51,7 @@ func TestConfigFileReachesTheServer(t *testing.T) {
 	config := file(t, "c.yaml", "database: "+filepath.Join(t.TempDir(), "a.db")+"\nstrict: true\nlog-format: json\nnode-lease: 3s\n")
 	s := serve(t, nil, "--config", config)
 	r := run(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, http: POST https://x.example/y, body: {}}\n"))
-	if r.code != exitUsage || !strings.Contains(r.errOut, "blind-retry") {
+	if r.code != cli.Usage || !strings.Contains(r.errOut, "blind-retry") {
 		t.Errorf("strict was not heeded: exit %d: %s", r.code, r.errOut)
 	}
 	if line, _, _ := strings.Cut(s.log.String(), "\n"); !json.Valid([]byte(line)) {
@@ -88,7 +89,7 @@ func TestBadConfigFiles(t *testing.T) {
 		"secret-hosts: {A: [b/c]}":                 `secret-hosts: A: "b/c": write a host name`,
 	} {
 		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
-		if r.code != exitUsage || !strings.Contains(r.errOut, says) {
+		if r.code != cli.Usage || !strings.Contains(r.errOut, says) {
 			t.Errorf("%q: exit %d, want %q: %s", content, r.code, says, r.errOut)
 		}
 	}
@@ -137,7 +138,7 @@ func TestReadVars(t *testing.T) {
 		t.Errorf("-want +got:\n%s", d)
 	}
 	for _, content := range []string{"[1]", "a-b: 1", "a: &x 1\nb: *x", "a: {b: 1, b: 2}", "a: ["} {
-		if _, err := readVars(file(t, "bad.yaml", content), nil); codeOf(err) != exitUsage || err == nil {
+		if _, err := readVars(file(t, "bad.yaml", content), nil); cli.ExitCode(err) != cli.Usage || err == nil {
 			t.Errorf("%q: %v", content, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/costs/tally"
 	"recourse/internal/story"
 	"recourse/saga"
@@ -16,7 +17,7 @@ import (
 
 type costsCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	By         string `default:"definition" placeholder:"WHAT" help:"definition, day, model, or label.NAME; default ${default}."`
 	Since      string `default:"7d" placeholder:"DURATION|TIME" help:"Only sagas started since this time: 7d, 24h, or 2026-11-21T08:00:00Z. Default ${default}."`
 	Definition string `short:"d" placeholder:"NAME" help:"Only sagas of this definition."`
@@ -32,14 +33,14 @@ type costsAnswer struct {
 }
 
 // Run shows the costs of sagas.
-func (c *costsCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *costsCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	since, err := c.since(time.Now())
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	q := url.Values{"group_by": {c.By}, "since": {since.UTC().Format(time.RFC3339)}}
 	if c.Definition != "" {
@@ -50,11 +51,11 @@ func (c *costsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		a.raw(r.body)
+	if c.Machine() {
+		a.Raw(r.body)
 		return nil
 	}
-	a.showCosts(c.By, &v)
+	printCosts(a, c.By, &v)
 	return nil
 }
 
@@ -69,8 +70,8 @@ func (c *costsCmd) since(now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// showCosts prints a table of 80 columns, unless amounts are very long, and then the outliers.
-func (a *app) showCosts(by string, v *costsAnswer) {
+// printCosts prints a table of 80 columns, unless amounts are very long, and then the outliers.
+func printCosts(a *cli.App, by string, v *costsAnswer) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ToUpper(story.Short(by, 20))+"\tSAGAS\tSPENT\tWASTED\tMEDIAN\tMAX\tTOKENS")
 	for _, g := range v.Groups {
@@ -84,13 +85,13 @@ func (a *app) showCosts(by string, v *costsAnswer) {
 	w.Flush()
 	for _, g := range v.Groups {
 		for _, o := range g.Outliers {
-			a.printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, tally.Figure(o.Spent), g.Currency, story.Short(g.Key, 20), tally.Figure(g.Median))
+			a.Printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, tally.Figure(o.Spent), g.Currency, story.Short(g.Key, 20), tally.Figure(g.Median))
 		}
 	}
 	if v.LeftOut > 0 {
-		a.note("%d more groups have cost less", v.LeftOut)
+		a.Note("%d more groups have cost less", v.LeftOut)
 	}
 	if !v.Complete {
-		a.note("only the newest %d sagas are counted, those started since %s: choose a shorter --since, or a --definition", v.Sagas, clock(v.Since.Time))
+		a.Note("only the newest %d sagas are counted, those started since %s: choose a shorter --since, or a --definition", v.Sagas, cli.Clock(v.Since.Time))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"recourse/examples/llmstub"
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -66,7 +67,7 @@ func TestCosts(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{{"costs", "--since", "yesterday"}, {"costs", "--by", "tier"}} {
-		if r := run(t, s.env, bad...); r.code != exitUsage || r.errOut == "" {
+		if r := run(t, s.env, bad...); r.code != cli.Usage || r.errOut == "" {
 			t.Errorf("%v: exit code %d, %s", bad, r.code, r.errOut)
 		}
 	}

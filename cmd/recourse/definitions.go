@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -23,7 +24,7 @@ type definitionsCmd struct {
 
 type applyCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Paths []string `arg:"" name:"path" help:"A directory of .yaml, .yml and .json files, or files."`
 }
 
@@ -56,8 +57,8 @@ type publishing struct {
 }
 
 // Run checks all files first, so that an error in one of them publishes none.
-func (c *applyCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *applyCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -65,27 +66,27 @@ func (c *applyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	todo, err := a.checked(cl, files)
+	todo, err := checkFiles(a, cl, files)
 	if err != nil {
 		return err
 	}
 	list := make([]applied, len(todo))
-	progress := a.progress("published", len(todo))
-	defer progress.end()
+	progress := a.Progress("published", len(todo))
+	defer progress.End()
 	for i, p := range todo {
-		progress.at(i)
+		progress.At(i)
 		d, created, err := publish(cl, p.kind, p.name, p.src)
-		progress.end()
+		progress.End()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
 		for _, w := range d.Warnings { // the server's own: it knows the prices, the sinks and the secrets
 			if !p.runsLater(w, todo[i+1:]) {
-				a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
+				a.Note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 			}
 		}
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
-		if !c.machine() {
+		if !c.Machine() {
 			state, name := "unchanged", d.Name
 			if created {
 				state = "published"
@@ -93,11 +94,11 @@ func (c *applyCmd) Run(a *app) error {
 			if p.kind == "action" {
 				name = "action " + name
 			}
-			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
+			a.Printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
-	if c.machine() {
-		return a.encoded(list)
+	if c.Machine() {
+		return a.Encode(list)
 	}
 	return nil
 }
@@ -115,9 +116,9 @@ func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 	})
 }
 
-// checked compiles all files and sorts them for publishing: actions first, since definitions use
+// checkFiles compiles all files and sorts them for publishing: actions first, since definitions use
 // them, and definitions after those that they run.
-func (a *app) checked(cl *client, files []string) ([]publishing, error) {
+func checkFiles(a *cli.App, cl *client, files []string) ([]publishing, error) {
 	actions := &actionSet{other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
 		if version > 0 { // the server has its text
@@ -128,16 +129,16 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		return actions.find(name, version)
 	}
 	var acts, defs []publishing
-	progress := a.progress("checked", len(files))
-	defer progress.end()
+	progress := a.Progress("checked", len(files))
+	defer progress.End()
 	bad := false
 	report := func(err error) {
-		progress.end()
-		a.note("%v", err)
+		progress.End()
+		a.Note("%v", err)
 		bad = true
 	}
 	for _, f := range files {
-		src, err := a.source(f)
+		src, err := a.ReadSource(f)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	children.other = cl.child()
 	o.Children = children.find
 	for i := range defs {
-		progress.at(len(files) - len(defs) + i)
+		progress.At(len(files) - len(defs) + i)
 		def, errs := dsl.Parse(defs[i].file, defs[i].src, o)
 		if errs != nil {
 			report(errs)
@@ -168,7 +169,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		defs[i].name, defs[i].runs = def.Name, def.Runs
 	}
 	if bad {
-		return nil, exit(exitUsage, errors.New("nothing was published: fix the errors above first"))
+		return nil, cli.Exit(cli.Usage, errors.New("nothing was published: fix the errors above first"))
 	}
 	return append(acts, childrenFirst(defs)...), nil
 }
@@ -239,7 +240,7 @@ func definitionFiles(paths []string) ([]string, error) {
 	for _, p := range paths {
 		info, err := os.Stat(p)
 		if err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 		if !info.IsDir() {
 			files = append(files, p)
@@ -247,7 +248,7 @@ func definitionFiles(paths []string) ([]string, error) {
 		}
 		entries, err := os.ReadDir(p)
 		if err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 		for _, e := range entries {
 			if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name()))) && !e.IsDir() {
@@ -256,23 +257,23 @@ func definitionFiles(paths []string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, exit(exitUsage, errors.New("there is no .yaml, .yml or .json file to publish"))
+		return nil, cli.Exit(cli.Usage, errors.New("there is no .yaml, .yml or .json file to publish"))
 	}
 	return files, nil
 }
 
 type listDefinitionsCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 }
 
 // Run lists them.
-func (c *listDefinitionsCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *listDefinitionsCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	if c.machine() {
+	if c.Machine() {
 		return listRaw(a, cl, "/v1/definitions", url.Values{}, 0)
 	}
 	list, err := pages[document](cl, "/v1/definitions", url.Values{}, 0)
@@ -281,8 +282,8 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	}
 	var rows [][]string
 	for _, d := range list {
-		rows = append(rows, []string{d.Name, d.Version, d.SHA256[:min(12, len(d.SHA256))], clock(d.CreatedAt.Time)})
+		rows = append(rows, []string{d.Name, d.Version, d.SHA256[:min(12, len(d.SHA256))], cli.Clock(d.CreatedAt.Time)})
 	}
-	a.table([]column{{head: "DEFINITION", least: 16}, {head: "VERSION"}, {head: "SHA-256"}, {head: "PUBLISHED", extra: true}}, rows)
+	a.Table([]cli.Column{{Head: "DEFINITION", Least: 16}, {Head: "VERSION"}, {Head: "SHA-256"}, {Head: "PUBLISHED", Extra: true}}, rows)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -32,7 +33,7 @@ type demoCmd struct {
 
 // demo is a running demo.
 type demo struct {
-	*app
+	*cli.App
 	cmd      *demoCmd
 	dir      string
 	database string
@@ -52,13 +53,13 @@ type demo struct {
 type played struct{ id, definition string }
 
 // Run plays the stories and checks the world's ledger.
-func (c *demoCmd) Run(a *app) error {
+func (c *demoCmd) Run(a *cli.App) error {
 	dir, err := os.MkdirTemp("", "recourse-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	d := &demo{app: a, cmd: c, dir: dir, database: c.Database, defs: make(map[string]*saga.Definition)}
+	d := &demo{App: a, cmd: c, dir: dir, database: c.Database, defs: make(map[string]*saga.Definition)}
 	if d.database == "" {
 		d.database = filepath.Join(dir, "recourse.db")
 	}
@@ -68,7 +69,7 @@ func (c *demoCmd) Run(a *app) error {
 		return err
 	}
 	for i, s := range stories {
-		d.printf("\n%s\n%s\n\n", story.Paint(fmt.Sprintf("%d. %s", i+1, s.title), story.Strong, d.colour), s.look)
+		d.Printf("\n%s\n%s\n\n", story.Paint(fmt.Sprintf("%d. %s", i+1, s.title), story.Strong, d.Colour), s.look)
 		if err := d.play(s); err != nil {
 			return fmt.Errorf("story %d: %w", i+1, err)
 		}
@@ -77,7 +78,7 @@ func (c *demoCmd) Run(a *app) error {
 		return err
 	}
 	if c.Once {
-		d.printf("\nThat took %.1f s. `recourse demo` without --once stays up to be tried.\n", time.Since(begun).Seconds())
+		d.Printf("\nThat took %.1f s. `recourse demo` without --once stays up to be tried.\n", time.Since(begun).Seconds())
 		return nil
 	}
 	if err := d.leave(); err != nil {
@@ -95,7 +96,7 @@ func (d *demo) up() error {
 	if d.cmd.ForgetKeys {
 		args = append(args, "--key-window", "1ns")
 	}
-	if d.world, err = d.spawn(d.dir, d.env, "world", args...); err != nil {
+	if d.world, err = spawn(d.App, d.dir, d.env, "world", args...); err != nil {
 		return err
 	}
 	d.control = world.Control{URL: d.world.url}
@@ -117,14 +118,14 @@ func (d *demo) up() error {
 	if d.cmd.Database != "" { // a new database has no keys
 		at.APIKey = d.cmd.APIKey
 	}
-	if d.client, err = at.client(d.ctx); err != nil {
+	if d.client, err = at.client(d.Ctx); err != nil {
 		return err
 	}
 	if err := d.publish(); err != nil {
 		return err
 	}
-	d.printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.url, d.world.cmd.Process.Pid)
-	d.printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.url, d.server.cmd.Process.Pid)
+	d.Printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.url, d.world.cmd.Process.Pid)
+	d.Printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.url, d.server.cmd.Process.Pid)
 	return nil
 }
 
@@ -137,7 +138,7 @@ func (d *demo) serve() error {
 	}
 	args = append(args, d.flags...)
 	var err error
-	d.server, err = d.spawn(d.dir, d.env, "serve", args...)
+	d.server, err = spawn(d.App, d.dir, d.env, "serve", args...)
 	return err
 }
 
@@ -217,7 +218,7 @@ func invocation() string {
 
 // stay keeps the server running until the program is interrupted.
 func (d *demo) stay() error {
-	d.printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.url)
+	d.Printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.url)
 	prefix := ""
 	if d.server.url != "http://127.0.0.1:8080" {
 		prefix = "RECOURSE_SERVER=" + d.server.url + " "
@@ -225,11 +226,11 @@ func (d *demo) stay() error {
 	last := d.sagas[len(d.sagas)-1].id
 	for _, line := range []string{"list", "inbox", "show " + last,
 		`start booking -i '{"traveller":"p-1005","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
-		d.printf("  %s%s %s\n", prefix, invocation(), line)
+		d.Printf("  %s%s %s\n", prefix, invocation(), line)
 	}
-	d.printf("\nCtrl-C ends it.\n")
+	d.Printf("\nCtrl-C ends it.\n")
 	select {
-	case <-d.ctx.Done():
+	case <-d.Ctx.Done():
 		return nil
 	case <-d.server.ended:
 		return errors.New("the server ended: " + d.server.last())

@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/internal/story"
 )
@@ -28,31 +29,31 @@ func (d *demo) check() error {
 		}
 		list = append(list, invariant.Saga{ID: uuid.FromStringOrNil(p.id), Definition: d.defs[p.definition], Records: records})
 	}
-	ledger, err := d.control.Ledger(d.ctx, 0, 0)
+	ledger, err := d.control.Ledger(d.Ctx, 0, 0)
 	if err != nil {
 		return err
 	}
-	d.printf("\n%s\n", story.Paint("What the world says happened", story.Strong, d.colour))
-	d.printf("Its ledger knows nothing of journals. Net is what was done and not undone.\n\n")
+	d.Printf("\n%s\n", story.Paint("What the world says happened", story.Strong, d.Colour))
+	d.Printf("Its ledger knows nothing of journals. Net is what was done and not undone.\n\n")
 	d.balance(ledger)
 	checker := invariant.New(invariant.Config{Ledger: invariant.OfWorld(ledger), Clock: time.Now().Add(-settle), OneProgram: true})
 	for _, s := range list {
 		checker.Add(checker.Look(s))
 	}
 	if found := checker.End(); len(found) > 0 {
-		d.printf("\n")
+		d.Printf("\n")
 		for _, v := range found {
-			d.printf("%s\n", story.Paint("✗ "+v.String(), story.Bad, d.colour))
+			d.Printf("%s\n", story.Paint("✗ "+v.String(), story.Bad, d.Colour))
 		}
-		return exit(exitFailed, errors.New("the ledger and the journals disagree: see above"))
+		return cli.Exit(cli.Failed, errors.New("the ledger and the journals disagree: see above"))
 	}
-	d.printf("\nChecked over %d sagas and %d ledger entries:\n", len(list), len(ledger))
+	d.Printf("\nChecked over %d sagas and %d ledger entries:\n", len(list), len(ledger))
 	for _, c := range checker.Coverage() {
 		if c.Checked {
-			d.printf("  %s %s\n", story.Paint("✓", story.Good, d.colour), invariant.Names[c.N])
+			d.Printf("  %s %s\n", story.Paint("✓", story.Good, d.Colour), invariant.Names[c.N])
 		}
 	}
-	d.printf("%s\n", story.Paint("all invariants hold", story.Good, d.colour))
+	d.Printf("%s\n", story.Paint("all invariants hold", story.Good, d.Colour))
 	return nil
 }
 
@@ -73,5 +74,5 @@ func (d *demo) balance(ledger world.Ledger) {
 		rows = append(rows, []string{service, strconv.Itoa(requests), strconv.Itoa(b.Effects), strconv.Itoa(b.Undone), strconv.Itoa(b.Net)})
 	}
 	rows = append(rows, []string{"all", "", "", "", fmt.Sprint(sums.Net())})
-	d.table([]column{{head: "SERVICE"}, {head: "WRITES RECEIVED"}, {head: "EFFECTS"}, {head: "UNDONE"}, {head: "NET"}}, rows)
+	d.Table([]cli.Column{{Head: "SERVICE"}, {Head: "WRITES RECEIVED"}, {Head: "EFFECTS"}, {Head: "UNDONE"}, {Head: "NET"}}, rows)
 }

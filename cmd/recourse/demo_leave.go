@@ -46,7 +46,7 @@ func (d *demo) leave() error {
 		Do: world.Do{Before: world.FaultStatus, Status: 422, Body: `{"title":"the card has expired","status":422}`}}
 	lost := world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1, Do: world.Do{After: world.FaultDrop}}
 
-	if err := d.control.AddFault(d.ctx, refused); err != nil {
+	if err := d.control.AddFault(d.Ctx, refused); err != nil {
 		return err
 	}
 	undone, err := d.begin("refund-claim", claim("A-2001", "24.50", "The lamp came with a broken shade."))
@@ -63,7 +63,7 @@ func (d *demo) leave() error {
 	if kept, err := d.live("order-return"); err != nil || kept {
 		return err
 	}
-	if err := d.control.AddFault(d.ctx, lost); err != nil {
+	if err := d.control.AddFault(d.Ctx, lost); err != nil {
 		return err
 	}
 	doubtful, err := d.begin("order-return", `{"order":"A-2002","sku":"boots-42","amount":64.00,"email":"customer@example.com"}`)
@@ -118,7 +118,7 @@ func (d *demo) approve(id string) error {
 
 // guide prints how to continue.
 func (d *demo) guide(took time.Duration) {
-	d.printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.url)
-	d.printf("Three more sagas wait for you there: a claim that was undone (why, and what did it cost?), a refund that is\n" +
+	d.Printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.url)
+	d.Printf("Three more sagas wait for you there: a claim that was undone (why, and what did it cost?), a refund that is\n" +
 		"in doubt, and a refund that wants your approval.\n")
 }

@@ -72,7 +72,7 @@ const patience = 30 * time.Second
 // play starts a story's saga, runs its events, and prints its journal.
 func (d *demo) play(s demoStory) error {
 	if s.fault != nil {
-		if err := d.control.AddFault(d.ctx, *s.fault); err != nil {
+		if err := d.control.AddFault(d.Ctx, *s.fault); err != nil {
 			return err
 		}
 	}
@@ -100,12 +100,12 @@ func (d *demo) play(s demoStory) error {
 	if err != nil {
 		return err
 	}
-	return d.tell(d.defs[s.definition], records)
+	return tell(d.App, d.defs[s.definition], records)
 }
 
 // does prints what the demo does, as a person would type it.
 func (d *demo) does(format string, args ...any) {
-	d.printf("%s\n", story.Paint("            $ "+fmt.Sprintf(format, args...), story.Dimmed, d.colour))
+	d.Printf("%s\n", story.Paint("            $ "+fmt.Sprintf(format, args...), story.Dimmed, d.Colour))
 }
 
 // crash kills the server after the charge took effect, and starts another one.
@@ -130,7 +130,7 @@ func (d *demo) crash(id string) error {
 func (d *demo) effect(key string) error {
 	var after int64
 	for until := time.Now().Add(patience); time.Now().Before(until); {
-		fresh, err := d.control.Ledger(d.ctx, after, time.Second)
+		fresh, err := d.control.Ledger(d.Ctx, after, time.Second)
 		if err != nil {
 			return err
 		}
@@ -152,15 +152,15 @@ func (d *demo) ask(id string) error {
 	}
 	query := "/pay/refunds?idempotency_key=" + url.QueryEscape(e.Key)
 	d.does("recourse inbox")
-	d.printf("            %s: %s\n", e.Kind, e.Title)
+	d.Printf("            %s: %s\n", e.Kind, e.Title)
 	found, err := d.query(query)
 	if err != nil {
 		return err
 	}
 	d.does("curl %s", d.world.url+query)
-	d.printf("            %s\n", story.Short(string(found), 100))
+	d.Printf("            %s\n", story.Short(string(found), 100))
 	d.does("recourse resolve %s… refund --outcome succeeded --set-output '…' --reason 'the provider has it'", id[:8])
-	d.printf("\n")
+	d.Printf("\n")
 	var list struct {
 		Data []json.RawMessage `json:"data"`
 	}
@@ -192,7 +192,7 @@ func (d *demo) waiting(id string) (inboxEntry, error) {
 
 // query reads from the world, as a person with a browser would.
 func (d *demo) query(query string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.world.url+query, nil)
+	req, err := http.NewRequestWithContext(d.Ctx, http.MethodGet, d.world.url+query, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/pgserver"
 )
@@ -46,7 +47,7 @@ func TestDemo(t *testing.T) {
 func TestDemoNoticesADoubleCharge(t *testing.T) {
 	t.Parallel()
 	r := run(t, demoEnv(t), "demo", "--once", "--forget-keys")
-	if r.code != exitFailed || !strings.Contains(r.out, "invariant 6") || !strings.Contains(r.out, "invariant 7") || strings.Contains(r.out, "all invariants hold") {
+	if r.code != cli.Failed || !strings.Contains(r.out, "invariant 6") || !strings.Contains(r.out, "invariant 7") || strings.Contains(r.out, "all invariants hold") {
 		t.Errorf("exit %d:\n%s%s", r.code, r.out, r.errOut)
 	}
 }
@@ -100,10 +101,10 @@ func TestDemoStaysUp(t *testing.T) {
 		t.Errorf("what an undone saga has cost: %s", out)
 	}
 	interrupt()
-	if got := <-code; got != exitOK {
+	if got := <-code; got != cli.OK {
 		t.Errorf("exit %d", got)
 	}
-	if r := run(t, env, "list"); r.code != exitUnreachable {
+	if r := run(t, env, "list"); r.code != cli.Unreachable {
 		t.Errorf("the server outlived the demo: exit %d", r.code)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/test/debian"
 	"recourse/internal/test/promtool"
 	"recourse/saga"
@@ -335,7 +336,7 @@ func TestServiceUnit(t *testing.T) {
 	command, _, _ = strings.Cut(command, "\n")
 	command = strings.ReplaceAll(command, "${STATE_DIRECTORY}", t.TempDir())
 	s := serve(t, nil, append(strings.Fields(command)[1:], "--database", filepath.Join(t.TempDir(), "a.db"))...)
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Errorf("%s: exit %d:\n%s", command, code, s.log)
 	}
 	if said := verifyUnit(t, strings.Replace(unit, program, "ExecStart=/bin/true", 1)); said != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"recourse/internal/cli"
 	"recourse/internal/egress"
 )
 
@@ -19,21 +20,21 @@ type dialFlags struct {
 func (f dialFlags) apply(c *egress.Config) error {
 	var err error
 	if c.Resolve, err = egress.ParseResolve(f.Resolve); err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	if f.CAFile == "" {
 		return nil
 	}
 	pem, err := os.ReadFile(f.CAFile)
 	if err != nil {
-		return exit(exitUsage, fmt.Errorf("--ca-file: %w", err))
+		return cli.Exit(cli.Usage, fmt.Errorf("--ca-file: %w", err))
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		return fmt.Errorf("the system's certificates: %w", err)
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return exit(exitUsage, fmt.Errorf("--ca-file %s has no certificate that can be read: put them there as PEM, each from -----BEGIN CERTIFICATE-----", f.CAFile))
+		return cli.Exit(cli.Usage, fmt.Errorf("--ca-file %s has no certificate that can be read: put them there as PEM, each from -----BEGIN CERTIFICATE-----", f.CAFile))
 	}
 	c.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/egress"
 	"recourse/internal/secrets"
 	"recourse/internal/story"
@@ -15,7 +16,7 @@ import (
 // doctorCmd accepts the flags of `serve`, and checks whether `serve` would work.
 type doctorCmd struct {
 	serveCmd
-	outputFlag
+	cli.OutputFlag
 	Server string `env:"RECOURSE_SERVER" placeholder:"URL" help:"Check the server, too."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
@@ -37,8 +38,9 @@ type checkup struct {
 
 // doctor runs the checks.
 type doctor struct {
-	app     *app
+	app     *cli.App
 	cmd     *doctorCmd
+	config  *configFile
 	secrets *secrets.Source // nil if they cannot be read
 	calls   egress.Config
 	found   []checkup
@@ -51,12 +53,12 @@ type doctor struct {
 const answerTime = 5 * time.Second
 
 // Run checks everything, and fails if something is wrong.
-func (c *doctorCmd) Run(a *app) error {
-	d := &doctor{app: a, cmd: c, free: freeBytes, now: time.Now}
+func (c *doctorCmd) Run(a *cli.App, config *configFile) error {
+	d := &doctor{app: a, cmd: c, config: config, free: freeBytes, now: time.Now}
 	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.sinks, d.models, d.server, d.traces} {
-		check(a.ctx)
-		if a.ctx.Err() != nil {
-			return exit(exitFailed, errors.New("interrupted"))
+		check(a.Ctx)
+		if a.Ctx.Err() != nil {
+			return cli.Exit(cli.Failed, errors.New("interrupted"))
 		}
 	}
 	bad := 0
@@ -65,8 +67,8 @@ func (c *doctorCmd) Run(a *app) error {
 			bad++
 		}
 	}
-	if c.machine() {
-		if err := a.encoded(struct {
+	if c.Machine() {
+		if err := a.Encode(struct {
 			OK     bool      `json:"ok"`
 			Checks []checkup `json:"checks"`
 		}{bad == 0, d.found}); err != nil {
@@ -76,7 +78,7 @@ func (c *doctorCmd) Run(a *app) error {
 		d.print()
 	}
 	if bad > 0 {
-		return exit(exitFailed, fmt.Errorf("%s wrong", count(bad, "thing")+map[bool]string{true: " is", false: " are"}[bad == 1]))
+		return cli.Exit(cli.Failed, fmt.Errorf("%s wrong", cli.Count(bad, "thing")+map[bool]string{true: " is", false: " are"}[bad == 1]))
 	}
 	return nil
 }
@@ -90,11 +92,11 @@ func (d *doctor) print() {
 	marks := map[string]row{fine: {text: "✓", tone: story.Good}, unwise: {text: "!", tone: story.Doubt}, broken: {text: "✗", tone: story.Bad}}
 	for _, f := range d.found {
 		text := strings.TrimSuffix(f.Text+": "+f.Mend, ": ")
-		if d.app.tty {
+		if d.app.TTY {
 			indent := strings.Repeat(" ", names+4)
-			text = strings.TrimLeft(wrapped(text, indent, d.app.columns(), 8), " ")
+			text = strings.TrimLeft(cli.Wrap(text, indent, d.app.Columns(), 8), " ")
 		}
-		d.app.printf("%s %-*s  %s\n", story.Paint(marks[f.Result].text, marks[f.Result].tone, d.app.colour), names, f.Check, text)
+		d.app.Printf("%s %-*s  %s\n", story.Paint(marks[f.Result].text, marks[f.Result].tone, d.app.Colour), names, f.Check, text)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/egress"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -14,14 +15,14 @@ import (
 
 // configuration checks the config file, whose flags kong has already set.
 func (d *doctor) configuration(context.Context) {
-	switch f := d.app.config; {
+	switch f := d.config; {
 	case f.wrong != nil:
 		_, said, _ := strings.Cut(f.wrong.Error(), errConfig.Error())
 		d.wrong("config", strings.TrimLeft(said, ": "), "")
 	case d.cmd.Config == "":
 		d.ok("config", "no file: flags and variables only")
 	default:
-		d.ok("config", "%s: %s", d.cmd.Config, count(len(f.values), "flag"))
+		d.ok("config", "%s: %s", d.cmd.Config, cli.Count(len(f.values), "flag"))
 	}
 	if d.cmd.NodeLease < time.Second || d.cmd.Drain < 0 || d.cmd.Lanes < 0 {
 		d.wrong("config", "--node-lease is at least 1s, --drain at least 0s, --lanes at least 1", "")
@@ -43,21 +44,21 @@ func (d *doctor) environment(context.Context) {
 			}
 		}
 		if bad == 0 {
-			d.ok("secrets", "%s", count(len(src.Names()), "secret"))
+			d.ok("secrets", "%s", cli.Count(len(src.Names()), "secret"))
 		}
 		d.secretHosts(src)
 	}
-	vars, err := readVars(d.cmd.Vars, d.app.env)
+	vars, err := readVars(d.cmd.Vars, d.app.Variables)
 	if err != nil {
 		d.failed("vars", err)
 		return
 	}
-	d.ok("vars", "%s", count(len(vars), "var"))
+	d.ok("vars", "%s", cli.Count(len(vars), "var"))
 }
 
 // secretHosts checks to which hosts secrets may be sent.
 func (d *doctor) secretHosts(src *secrets.Source) {
-	if d.app.config.wrong != nil {
+	if d.config.wrong != nil {
 		return // already reported
 	}
 	if _, err := readLimits(d.cmd.Config); err != nil {
@@ -90,13 +91,13 @@ func (d *doctor) egress(context.Context) {
 		d.ok("egress", "steps reach public addresses, and %s", strings.Join(d.cmd.EgressAllow, ", "))
 	}
 	if len(d.cmd.Resolve) > 0 {
-		d.warn("egress", "--resolve leads "+count(len(d.cmd.Resolve), "name")+" elsewhere, which is for tests", "leave it out where sagas are in earnest")
+		d.warn("egress", "--resolve leads "+cli.Count(len(d.cmd.Resolve), "name")+" elsewhere, which is for tests", "leave it out where sagas are in earnest")
 	}
 }
 
 // sinks checks whether the sinks can be reached.
 func (d *doctor) sinks(ctx context.Context) {
-	if d.app.config.wrong != nil || d.secrets == nil {
+	if d.config.wrong != nil || d.secrets == nil {
 		return // already reported
 	}
 	list, err := readSinks(d.cmd.Config, d.secrets)

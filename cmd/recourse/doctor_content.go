@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"recourse/catalog"
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga/kinds"
 )
@@ -31,14 +32,14 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 			d.warn("keys", who+" has expired", "revoke it: recourse keys revoke "+k.ID.String())
 		default:
 			good++
-			d.warn("keys", who+" expires in "+span(left), "make another with recourse keys create before then")
+			d.warn("keys", who+" expires in "+cli.Span(left), "make another with recourse keys create before then")
 		}
 	}
 	switch {
 	case access.required && good == 0:
 		d.wrong("keys", "all have expired, and "+d.cmd.Listen+" requires one", "make another with recourse keys create")
 	case access.required:
-		d.ok("keys", "%s valid; %s requires one", count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
+		d.ok("keys", "%s valid; %s requires one", cli.Count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
 	default:
 		d.ok("keys", "not required on %s, which only this machine and its proxies can reach", d.cmd.Listen)
 	}
@@ -78,6 +79,6 @@ func (d *doctor) definitions(ctx context.Context, store journal.Store) {
 		}
 	}
 	if bad == 0 {
-		d.ok("definitions", "%s; the secrets that they name are there", count(n, "definition"))
+		d.ok("definitions", "%s; the secrets that they name are there", cli.Count(n, "definition"))
 	}
 }

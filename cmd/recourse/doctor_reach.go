@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
@@ -25,10 +26,10 @@ func parseURL(address string) (*url.URL, error) {
 
 // models requests the list of models from each provider, with its key.
 func (d *doctor) models(ctx context.Context) {
-	if d.app.config.wrong != nil || d.calls.Guard == nil {
+	if d.config.wrong != nil || d.calls.Guard == nil {
 		return
 	}
-	c, err := d.cmd.llmFlags.config(d.app.config.llm)
+	c, err := d.cmd.llmFlags.config(d.config.llm)
 	if err != nil {
 		d.failed("models", err)
 		return
@@ -103,8 +104,8 @@ func (d *doctor) server(ctx context.Context) {
 		return
 	}
 	d.ok("server", "%s is ready, version %s", cl.base, about.Version)
-	if about.Version != version() {
-		d.warn("server", "it is version "+about.Version+", and this program is "+version(), "commands are best of the server's release")
+	if about.Version != d.app.Version {
+		d.warn("server", "it is version "+about.Version+", and this program is "+d.app.Version, "commands are best of the server's release")
 	}
 	var st serverStats
 	if _, err := cl.get("/v1/stats", &st); err != nil {
@@ -115,7 +116,7 @@ func (d *doctor) server(ctx context.Context) {
 		d.wrong("nodes", "no node runs sagas", "check the server's log")
 		return
 	}
-	d.ok("nodes", "%s", count(len(st.Nodes), "node"))
+	d.ok("nodes", "%s", cli.Count(len(st.Nodes), "node"))
 	if st.Quarantined > 0 {
 		d.warn("nodes", "sagas make no progress and are no longer retried: "+strconv.FormatInt(st.Quarantined, 10), "see `recourse inbox --kind stuck`")
 	}
@@ -128,7 +129,7 @@ func (d *doctor) tracesAt() (from, address string) {
 		return "--otlp-endpoint", d.cmd.OTLPEndpoint
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		if address := d.app.env[name]; address != "" {
+		if address := d.app.Variables[name]; address != "" {
 			return name, address
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/pgsession"
 	"recourse/internal/pgsync"
 	"recourse/journal/postgres"
@@ -38,7 +39,7 @@ func (d *doctor) replication(r pgsync.Replication) {
 	case r.Missing():
 		d.wrong(check, fmt.Sprintf("commits wait for a synchronous standby (synchronous_standby_names is %q), and none is connected", r.Names), pgsync.Advice)
 	case r.Durable():
-		d.ok(check, "commits wait for a synchronous standby; %s connected", count(r.Standbys, "standby")+map[bool]string{true: " is", false: " are"}[r.Standbys == 1])
+		d.ok(check, "commits wait for a synchronous standby; %s connected", cli.Count(r.Standbys, "standby")+map[bool]string{true: " is", false: " are"}[r.Standbys == 1])
 	case d.cmd.RequireSync && r.Names == "":
 		d.wrong(check, "--require-sync is given, and synchronous_standby_names is empty: starts will be refused", "name a standby there, or turn on your fail-over manager's synchronous mode")
 	case d.cmd.RequireSync:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/pgsync"
 	"recourse/internal/test/pgserver"
 )
@@ -94,35 +95,35 @@ func TestDoctorFinds(t *testing.T) {
 		code              int
 		mark, check, text string
 	}{
-		{"no config", nil, []string{"--config", filepath.Join(dir, "none.yaml")}, exitFailed, "✗", "config", "no such file"},
-		{"unknown setting", nil, []string{"--config", file(t, "u.yaml", "listenx: 1\n")}, exitFailed, "✗", "config", `did you mean "listen"?`},
-		{"bad lease", nil, []string{"--node-lease", "1ms"}, exitFailed, "✗", "config", "--node-lease"},
-		{"secret that is none", []string{"RECOURSE_SECRET_a=sk-wrong"}, nil, exitFailed, "✗", "secrets", "capital letters"},
-		{"empty secret", []string{"RECOURSE_SECRET_A="}, nil, exitFailed, "✗", "secrets", "not provided"},
-		{"secret-hosts", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAY_KEY: [\"https://pay.example/\"]}\n")}, exitFailed, "✗", "secret-hosts", "no URL"},
-		{"secret-hosts of none", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAYKEY: [pay.example]}\n")}, exitFailed, "!", "secret-hosts", "PAYKEY"},
-		{"bad vars", nil, []string{"--vars", junk}, exitFailed, "✗", "vars", "--vars"},
-		{"metadata addresses", nil, []string{"--egress-allow", "169.254.169.254"}, exitFailed, "✗", "egress", "always denied"},
-		{"stand-ins", []string{"RECOURSE_SECRET_PAY_KEY=x"}, []string{"--resolve", "a.example:443=127.0.0.1:1"}, exitOK, "!", "egress", "for tests"},
-		{"no directory", nil, []string{"--database", filepath.Join(dir, "no", "a.db")}, exitFailed, "✗", "database", "does not exist"},
-		{"no database yet", nil, []string{"--database", filepath.Join(dir, "new.db")}, exitOK, "!", "database", "serve makes it"},
-		{"no SQLite file", nil, []string{"--database", junk}, exitFailed, "✗", "database", "not a SQLite file"},
-		{"PostgreSQL is down", nil, []string{"--database", "postgres://u:sk-wrong@127.0.0.1:1/d"}, exitFailed, "✗", "database", "cannot be reached"},
-		{"open without keys", nil, []string{"--database", migrated(t), "--listen", ":8080"}, exitFailed, "✗", "keys", "recourse keys create"},
-		{"key that ends", nil, nil, exitFailed, "!", "keys", "expires in 30 h"},
-		{"key that has ended", nil, nil, exitFailed, "!", "keys", "has expired"},
-		{"secret that is missing", nil, nil, exitFailed, "✗", "definitions", "pays v1: secret PAY_KEY is not provided: set RECOURSE_SECRET_PAY_KEY"},
-		{"sink away", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, exitFailed, "✗", "sink audit", "cannot be reached"},
-		{"sink out of bounds", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, exitFailed, "✗", "sink audit", "--egress-allow"},
-		{"sink unsigned", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \""+provider+"\"}]\n")}, exitFailed, "!", "sink audit", "not signed"},
-		{"sink's secret missing", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"https://a.example/\", secrets: [NONE]}]\n")}, exitFailed, "✗", "sinks", "NONE"},
-		{"models refuse the key", nil, []string{"--config", llmFile(provider+"/v1", "sk-wrong")}, exitFailed, "✗", "models ours", "refuses the key"},
-		{"models elsewhere", nil, []string{"--config", llmFile(provider+"/v2", "sk-wrong")}, exitFailed, "!", "models ours", "base URL"},
-		{"models away", nil, []string{"--config", llmFile("http://127.0.0.1:1/v1", "sk-wrong")}, exitFailed, "✗", "models ours", "cannot be reached"},
-		{"server away", nil, []string{"--server", "http://127.0.0.1:1"}, exitFailed, "✗", "server", "recourse serve"},
-		{"traces nowhere", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, nil, exitFailed, "✗", "traces", "cannot be reached"},
-		{"traces nowhere by the flag", nil, []string{"--otlp-endpoint", "http://127.0.0.1:1"}, exitFailed, "✗", "traces", "--otlp-endpoint: cannot be reached"},
-		{"traces without a scheme", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost"}, nil, exitFailed, "✗", "traces", "4318"},
+		{"no config", nil, []string{"--config", filepath.Join(dir, "none.yaml")}, cli.Failed, "✗", "config", "no such file"},
+		{"unknown setting", nil, []string{"--config", file(t, "u.yaml", "listenx: 1\n")}, cli.Failed, "✗", "config", `did you mean "listen"?`},
+		{"bad lease", nil, []string{"--node-lease", "1ms"}, cli.Failed, "✗", "config", "--node-lease"},
+		{"secret that is none", []string{"RECOURSE_SECRET_a=sk-wrong"}, nil, cli.Failed, "✗", "secrets", "capital letters"},
+		{"empty secret", []string{"RECOURSE_SECRET_A="}, nil, cli.Failed, "✗", "secrets", "not provided"},
+		{"secret-hosts", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAY_KEY: [\"https://pay.example/\"]}\n")}, cli.Failed, "✗", "secret-hosts", "no URL"},
+		{"secret-hosts of none", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAYKEY: [pay.example]}\n")}, cli.Failed, "!", "secret-hosts", "PAYKEY"},
+		{"bad vars", nil, []string{"--vars", junk}, cli.Failed, "✗", "vars", "--vars"},
+		{"metadata addresses", nil, []string{"--egress-allow", "169.254.169.254"}, cli.Failed, "✗", "egress", "always denied"},
+		{"stand-ins", []string{"RECOURSE_SECRET_PAY_KEY=x"}, []string{"--resolve", "a.example:443=127.0.0.1:1"}, cli.OK, "!", "egress", "for tests"},
+		{"no directory", nil, []string{"--database", filepath.Join(dir, "no", "a.db")}, cli.Failed, "✗", "database", "does not exist"},
+		{"no database yet", nil, []string{"--database", filepath.Join(dir, "new.db")}, cli.OK, "!", "database", "serve makes it"},
+		{"no SQLite file", nil, []string{"--database", junk}, cli.Failed, "✗", "database", "not a SQLite file"},
+		{"PostgreSQL is down", nil, []string{"--database", "postgres://u:sk-wrong@127.0.0.1:1/d"}, cli.Failed, "✗", "database", "cannot be reached"},
+		{"open without keys", nil, []string{"--database", migrated(t), "--listen", ":8080"}, cli.Failed, "✗", "keys", "recourse keys create"},
+		{"key that ends", nil, nil, cli.Failed, "!", "keys", "expires in 30 h"},
+		{"key that has ended", nil, nil, cli.Failed, "!", "keys", "has expired"},
+		{"secret that is missing", nil, nil, cli.Failed, "✗", "definitions", "pays v1: secret PAY_KEY is not provided: set RECOURSE_SECRET_PAY_KEY"},
+		{"sink away", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, cli.Failed, "✗", "sink audit", "cannot be reached"},
+		{"sink out of bounds", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, cli.Failed, "✗", "sink audit", "--egress-allow"},
+		{"sink unsigned", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \""+provider+"\"}]\n")}, cli.Failed, "!", "sink audit", "not signed"},
+		{"sink's secret missing", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"https://a.example/\", secrets: [NONE]}]\n")}, cli.Failed, "✗", "sinks", "NONE"},
+		{"models refuse the key", nil, []string{"--config", llmFile(provider+"/v1", "sk-wrong")}, cli.Failed, "✗", "models ours", "refuses the key"},
+		{"models elsewhere", nil, []string{"--config", llmFile(provider+"/v2", "sk-wrong")}, cli.Failed, "!", "models ours", "base URL"},
+		{"models away", nil, []string{"--config", llmFile("http://127.0.0.1:1/v1", "sk-wrong")}, cli.Failed, "✗", "models ours", "cannot be reached"},
+		{"server away", nil, []string{"--server", "http://127.0.0.1:1"}, cli.Failed, "✗", "server", "recourse serve"},
+		{"traces nowhere", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, nil, cli.Failed, "✗", "traces", "cannot be reached"},
+		{"traces nowhere by the flag", nil, []string{"--otlp-endpoint", "http://127.0.0.1:1"}, cli.Failed, "✗", "traces", "--otlp-endpoint: cannot be reached"},
+		{"traces without a scheme", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost"}, nil, cli.Failed, "✗", "traces", "4318"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

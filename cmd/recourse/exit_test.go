@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"recourse/internal/cli"
 )
 
 func testContext(t *testing.T) (context.Context, context.CancelFunc) {
@@ -41,34 +43,34 @@ func TestMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no command", nil, exitUsage, "recourse demo"},
-		{"no such command", []string{"strat"}, exitUsage, "--help"},
-		{"no such flag", []string{"list", "--lmit", "3"}, exitUsage, "--lmit"},
-		{"no such file", []string{"validate", filepath.Join(dir, "none.yaml")}, exitUsage, "none.yaml"},
-		{"no server", []string{"list", "--server", "http://127.0.0.1:1"}, exitUnreachable, "recourse serve"},
-		{"no URL", []string{"list", "--server", "localhost:8080"}, exitUsage, "http://"},
-		{"bad JSON", []string{"start", "x", "-i", "{a:1}", "--server", dead}, exitUsage, "--input is not JSON"},
-		{"bad label", []string{"start", "x", "-l", "a", "--server", dead}, exitUsage, "name=value"},
-		{"reason missing", []string{"resolve", "x", "y", "--outcome", "failed"}, exitUsage, "--reason"},
-		{"directory missing", []string{"serve", "--database", filepath.Join(dir, "no", "a.db")}, exitUsage, "does not exist"},
-		{"database is a directory", []string{"serve", "--database", dir}, exitUsage, "is a directory"},
-		{"database is something else", []string{"serve", "--database", junk}, exitUsage, "not a SQLite file"},
-		{"database of another kind", []string{"serve", "--database", "mysql://x/y"}, exitUsage, "only postgres://"},
-		{"bad DSN", []string{"serve", "--database", "postgres://u:secretword@h:port/d"}, exitUsage, "not a PostgreSQL URL"},
-		{"PostgreSQL is down", []string{"serve", "--database", "postgres://u:secretword@127.0.0.1:1/d"}, exitUnreachable, "cannot be reached"},
-		{"port in use", []string{"serve", "--database", db, "--listen", taken.Addr().String()}, exitUsage, "address already in use"},
-		{"open to all", []string{"serve", "--database", db, "--listen", ":0"}, exitUsage, "recourse keys create --role admin"},
-		{"no address", []string{"serve", "--database", db, "--listen", "8080"}, exitUsage, "host:port"},
-		{"bad egress", []string{"serve", "--database", db, "--egress-allow", "169.254.169.254"}, exitUsage, "always denied"},
-		{"authorities missing", []string{"serve", "--database", db, "--ca-file", filepath.Join(dir, "no")}, exitUsage, "--ca-file"},
-		{"no authorities", []string{"serve", "--database", db, "--ca-file", file(t, "ca.pem", "no")}, exitUsage, "PEM"},
-		{"bad resolve", []string{"serve", "--database", db, "--resolve", "a.example=1"}, exitUsage, "--resolve"},
-		{"secrets missing", []string{"serve", "--database", db, "--secret-dir", filepath.Join(dir, "no")}, exitUsage, "--secret-dir"},
-		{"vars missing", []string{"serve", "--database", db, "--vars", filepath.Join(dir, "no")}, exitUsage, "--vars"},
-		{"bad config", []string{"serve", "--config", config}, exitUsage, `no setting "listen-on"`},
-		{"keys of no database", []string{"keys", "list", "--database", filepath.Join(dir, "none.db")}, exitUsage, "recourse migrate up"},
-		{"status of no database", []string{"migrate", "status", "--database", filepath.Join(dir, "none.db")}, exitUsage, "recourse migrate up"},
-		{"down without force", []string{"migrate", "down", "--steps", "1", "--database", db}, exitUsage, "--force"},
+		{"no command", nil, cli.Usage, "recourse demo"},
+		{"no such command", []string{"strat"}, cli.Usage, "--help"},
+		{"no such flag", []string{"list", "--lmit", "3"}, cli.Usage, "--lmit"},
+		{"no such file", []string{"validate", filepath.Join(dir, "none.yaml")}, cli.Usage, "none.yaml"},
+		{"no server", []string{"list", "--server", "http://127.0.0.1:1"}, cli.Unreachable, "recourse serve"},
+		{"no URL", []string{"list", "--server", "localhost:8080"}, cli.Usage, "http://"},
+		{"bad JSON", []string{"start", "x", "-i", "{a:1}", "--server", dead}, cli.Usage, "--input is not JSON"},
+		{"bad label", []string{"start", "x", "-l", "a", "--server", dead}, cli.Usage, "name=value"},
+		{"reason missing", []string{"resolve", "x", "y", "--outcome", "failed"}, cli.Usage, "--reason"},
+		{"directory missing", []string{"serve", "--database", filepath.Join(dir, "no", "a.db")}, cli.Usage, "does not exist"},
+		{"database is a directory", []string{"serve", "--database", dir}, cli.Usage, "is a directory"},
+		{"database is something else", []string{"serve", "--database", junk}, cli.Usage, "not a SQLite file"},
+		{"database of another kind", []string{"serve", "--database", "mysql://x/y"}, cli.Usage, "only postgres://"},
+		{"bad DSN", []string{"serve", "--database", "postgres://u:secretword@h:port/d"}, cli.Usage, "not a PostgreSQL URL"},
+		{"PostgreSQL is down", []string{"serve", "--database", "postgres://u:secretword@127.0.0.1:1/d"}, cli.Unreachable, "cannot be reached"},
+		{"port in use", []string{"serve", "--database", db, "--listen", taken.Addr().String()}, cli.Usage, "address already in use"},
+		{"open to all", []string{"serve", "--database", db, "--listen", ":0"}, cli.Usage, "recourse keys create --role admin"},
+		{"no address", []string{"serve", "--database", db, "--listen", "8080"}, cli.Usage, "host:port"},
+		{"bad egress", []string{"serve", "--database", db, "--egress-allow", "169.254.169.254"}, cli.Usage, "always denied"},
+		{"authorities missing", []string{"serve", "--database", db, "--ca-file", filepath.Join(dir, "no")}, cli.Usage, "--ca-file"},
+		{"no authorities", []string{"serve", "--database", db, "--ca-file", file(t, "ca.pem", "no")}, cli.Usage, "PEM"},
+		{"bad resolve", []string{"serve", "--database", db, "--resolve", "a.example=1"}, cli.Usage, "--resolve"},
+		{"secrets missing", []string{"serve", "--database", db, "--secret-dir", filepath.Join(dir, "no")}, cli.Usage, "--secret-dir"},
+		{"vars missing", []string{"serve", "--database", db, "--vars", filepath.Join(dir, "no")}, cli.Usage, "--vars"},
+		{"bad config", []string{"serve", "--config", config}, cli.Usage, `no setting "listen-on"`},
+		{"keys of no database", []string{"keys", "list", "--database", filepath.Join(dir, "none.db")}, cli.Usage, "recourse migrate up"},
+		{"status of no database", []string{"migrate", "status", "--database", filepath.Join(dir, "none.db")}, cli.Usage, "recourse migrate up"},
+		{"down without force", []string{"migrate", "down", "--steps", "1", "--database", db}, cli.Usage, "--force"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,7 +93,7 @@ func TestOneServerPerSQLiteFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	serve(t, nil, "--database", db)
 	r := run(t, nil, "serve", "--database", db, "--listen", "127.0.0.1:0")
-	if r.code != exitConflict || !strings.Contains(r.errOut, "another recourse process uses this database") {
+	if r.code != cli.Conflict || !strings.Contains(r.errOut, "another recourse process uses this database") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -99,10 +101,10 @@ func TestOneServerPerSQLiteFile(t *testing.T) {
 func TestExitOfStatus(t *testing.T) {
 	t.Parallel()
 	want := map[int]int{
-		http.StatusBadRequest: exitUsage, http.StatusUnauthorized: exitForbidden, http.StatusForbidden: exitForbidden, http.StatusNotFound: exitNotFound,
-		http.StatusConflict: exitConflict, http.StatusPreconditionFailed: exitConflict, http.StatusPreconditionRequired: exitConflict,
-		http.StatusUnprocessableEntity: exitUsage, http.StatusTooManyRequests: exitUnreachable, http.StatusInternalServerError: exitFailed,
-		http.StatusServiceUnavailable: exitUnreachable, http.StatusTeapot: exitFailed,
+		http.StatusBadRequest: cli.Usage, http.StatusUnauthorized: cli.Forbidden, http.StatusForbidden: cli.Forbidden, http.StatusNotFound: cli.NotFound,
+		http.StatusConflict: cli.Conflict, http.StatusPreconditionFailed: cli.Conflict, http.StatusPreconditionRequired: cli.Conflict,
+		http.StatusUnprocessableEntity: cli.Usage, http.StatusTooManyRequests: cli.Unreachable, http.StatusInternalServerError: cli.Failed,
+		http.StatusServiceUnavailable: cli.Unreachable, http.StatusTeapot: cli.Failed,
 	}
 	for status, code := range want {
 		if got := exitOfStatus(status); got != code {
@@ -125,7 +127,7 @@ func docPage(t *testing.T, name string) string {
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text := docPage(t, "cli.md")
-	k, err := kong.New(&cli{})
+	k, err := kong.New(&commands{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,7 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("docs/cli.md has a section on `recourse %s`, which is no command", m[1])
 		}
 	}
-	for code := exitOK; code <= exitForbidden; code++ {
+	for code := cli.OK; code <= cli.Forbidden; code++ {
 		if !strings.Contains(text, fmt.Sprintf("\n| %d |", code)) {
 			t.Errorf("docs/cli.md does not explain exit code %d", code)
 		}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
 )
 
 // follow shows a saga of a server live, until its end.
-func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
+func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
 	id, err := uuid.FromString(v.ID)
 	if err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
@@ -23,7 +24,7 @@ func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
 	if def != nil {
 		w.m = saga.New(def, id)
 	}
-	show := a.viewer(def, c.machine())
+	show := newViewer(a, def, c.Machine())
 	if t, ok := show.(*tree); ok {
 		t.now = cl.clock()
 	}
@@ -37,13 +38,13 @@ func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
 			select {
 			case records <- r:
 				return nil
-			case <-a.ctx.Done():
-				return exit(exitFailed, nil)
+			case <-a.Ctx.Done():
+				return cli.Exit(cli.Failed, nil)
 			}
 		}, func(text string) {
 			select {
 			case lost <- text:
-			case <-a.ctx.Done():
+			case <-a.Ctx.Done():
 			}
 		})
 	}()
@@ -54,8 +55,8 @@ func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		if err := a.raw(r.body); err != nil {
+	if c.Machine() {
+		if err := a.Raw(r.body); err != nil {
 			return err
 		}
 	}

@@ -4,23 +4,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-)
 
-// until waits until the screen shows a text, and checks after each output.
-func (p *pty) until(t *testing.T, text string) {
-	t.Helper()
-	late := time.After(time.Minute)
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !strings.Contains(p.shown(), text) {
-		select {
-		case <-late:
-			t.Fatalf("the screen does not show %q:\n%s", text, p.shown())
-		case <-look.C:
-		}
-	}
-}
+	"recourse/internal/cli"
+	"recourse/internal/test/pty"
+)
 
 const followed = `saga: followed
 steps:
@@ -38,25 +25,25 @@ func TestShowFollowOnATerminal(t *testing.T) {
 	s := serve(t, vars, "--database", db)
 	ok(t, s.env, "definitions", "apply", file(t, "f.yaml", followed))
 	id := strings.Fields(ok(t, s.env, "start", "followed"))[0]
-	p := terminalOf(t, 90, 20)
+	p := pty.Open(t, 90, 20)
 	code := make(chan int, 1)
 	go func() {
-		m := Main{Args: []string{"show", "--follow", id}, Env: append([]string{"TERM=xterm", "NO_COLOR=1"}, s.env...), Stdin: strings.NewReader(""), Stdout: p.slave, Stderr: p.slave}
+		m := Main{Args: []string{"show", "--follow", id}, Env: append([]string{"TERM=xterm", "NO_COLOR=1"}, s.env...), Stdin: strings.NewReader(""), Stdout: p.Slave, Stderr: p.Slave}
 		code <- m.Run(t.Context())
 	}()
-	p.until(t, "waits for approval")
-	p.resize(t, 48, 20)
+	p.Until(t, "waits for approval")
+	p.Resize(t, 48, 20)
 	s.stop()
-	p.until(t, "retrying")
+	p.Until(t, "retrying")
 	s = serve(t, vars, "--database", db, "--listen", strings.TrimPrefix(s.url, "http://"))
 	ok(t, s.env, "approve", id, "sure", "--yes")
-	p.until(t, "continues in")
-	if got := <-code; got != exitOK {
+	p.Until(t, "continues in")
+	if got := <-code; got != cli.OK {
 		t.Errorf("exit %d", got)
 	}
-	golden(t, "follow", p.end())
-	p.within(t)
-	if p.screen.colours > 0 {
+	golden(t, "follow", p.End())
+	p.CheckWidth(t)
+	if p.Screen.Colours > 0 {
 		t.Error("NO_COLOR is set, and there are colours")
 	}
 }
@@ -69,17 +56,17 @@ func TestShowFollow(t *testing.T) {
 	ok(t, s.env, "definitions", "apply", file(t, "f.yaml", "saga: fails\nsteps:\n  - {id: no, fail: not today}\n"))
 	id := strings.Fields(ok(t, s.env, "start", "fails"))[0]
 	r := run(t, s.env, "show", id, "-f")
-	if r.code != exitFailed || !strings.Contains(r.out, "not today") || strings.Contains(r.out, "\x1b") {
+	if r.code != cli.Failed || !strings.Contains(r.out, "not today") || strings.Contains(r.out, "\x1b") {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	if r := run(t, s.env, "show", id, "-f", "-o", "yaml"); r.code != exitFailed || !strings.Contains(r.out, "status: compensated\n") {
+	if r := run(t, s.env, "show", id, "-f", "-o", "yaml"); r.code != cli.Failed || !strings.Contains(r.out, "status: compensated\n") {
 		t.Errorf("as YAML: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	code, screen, p := onTerminal(t, 80, append(s.env, "TERM=dumb"), "show", id, "-f")
-	if code != exitFailed || !strings.Contains(screen, "not today") || strings.Contains(screen, "✗ no  ✗") {
+	if code != cli.Failed || !strings.Contains(screen, "not today") || strings.Contains(screen, "✗ no  ✗") {
 		t.Errorf("on a dumb terminal: exit %d: %s", code, screen)
 	}
-	if p.screen.colours > 0 {
+	if p.Screen.Colours > 0 {
 		t.Error("a dumb terminal was sent colours")
 	}
 }
@@ -99,21 +86,21 @@ steps:
       - {id: word, signal: com.shop.paid}
 `)
 	ctx, interrupt := testContext(t)
-	p := terminalOf(t, 72, 30)
+	p := pty.Open(t, 72, 30)
 	code := make(chan int, 1)
 	go func() {
-		m := Main{Args: []string{"run", def}, Env: append([]string{"TERM=xterm"}, vars...), Stdin: strings.NewReader(""), Stdout: p.slave, Stderr: p.slave}
+		m := Main{Args: []string{"run", def}, Env: append([]string{"TERM=xterm"}, vars...), Stdin: strings.NewReader(""), Stdout: p.Slave, Stderr: p.Slave}
 		code <- m.Run(ctx)
 	}()
-	p.until(t, "waits for signal com.shop.paid")
-	p.until(t, "continues in 60 min")
+	p.Until(t, "waits for signal com.shop.paid")
+	p.Until(t, "continues in 60 min")
 	interrupt()
-	if got := <-code; got != exitFailed {
+	if got := <-code; got != cli.Failed {
 		t.Errorf("exit %d", got)
 	}
-	golden(t, "run-terminal", p.end())
-	p.within(t)
-	if p.screen.colours == 0 {
+	golden(t, "run-terminal", p.End())
+	p.CheckWidth(t)
+	if p.Screen.Colours == 0 {
 		t.Error("there are no colours")
 	}
 }

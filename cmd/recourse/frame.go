@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
 )
@@ -35,11 +36,11 @@ func (o *overview) frame(columns int, now time.Time) []row {
 	add("inbox", inbox, tone)
 	if o.stats.OldestDue != nil {
 		if late := now.Sub(o.stats.OldestDue.Time); late > 10*time.Second {
-			add("overdue", age(late)+": due sagas wait for a node", story.Bad)
+			add("overdue", cli.Age(late)+": due sagas wait for a node", story.Bad)
 		}
 	}
 	if n := o.stats.Quarantined; n > 0 {
-		add("resting", fmt.Sprintf("%s that no node can run: see `recourse inbox --kind stuck`", count(int(n), "saga")), story.Bad)
+		add("resting", fmt.Sprintf("%s that no node can run: see `recourse inbox --kind stuck`", cli.Count(int(n), "saga")), story.Bad)
 	}
 	add("nodes", o.nodes(now), story.Plain)
 	add("cost", o.spent(), story.Plain)
@@ -83,7 +84,7 @@ func (o *overview) inbox(now time.Time) (string, story.Tone) {
 		}
 		text := fmt.Sprintf("%s %d", kind, n)
 		if since, ok := o.oldest[kind]; ok {
-			text += " (oldest " + age(now.Sub(since)) + ")"
+			text += " (oldest " + cli.Age(now.Sub(since)) + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -97,7 +98,7 @@ func (o *overview) inbox(now time.Time) (string, story.Tone) {
 func (o *overview) nodes(now time.Time) string {
 	parts := []string{fmt.Sprint(len(o.stats.Nodes))}
 	for _, n := range o.stats.Nodes {
-		text := fmt.Sprintf("%s %s", n.Node[:min(len(n.Node), 8)], count(int(n.Sagas), "saga"))
+		text := fmt.Sprintf("%s %s", n.Node[:min(len(n.Node), 8)], cli.Count(int(n.Sagas), "saga"))
 		if n.Until != nil && n.Until.Before(now) {
 			text += " (its lease is over)"
 		}
@@ -115,7 +116,7 @@ func (o *overview) spent() string {
 	if len(parts) == 0 {
 		parts = []string{"nothing"}
 	}
-	of := count(o.priced, "saga")
+	of := cli.Count(o.priced, "saga")
 	if o.more {
 		of = "the newest " + of
 	}
@@ -129,9 +130,9 @@ func (o *overview) list(columns int, now time.Time) []row {
 	}
 	cells := make([][]string, len(o.sagas))
 	for i, v := range o.sagas {
-		cells[i] = []string{v.ID, v.Definition, string(v.Status), age(now.Sub(v.CreatedAt.Time)), o.steps[v.ID].text}
+		cells[i] = []string{v.ID, v.Definition, string(v.Status), cli.Age(now.Sub(v.CreatedAt.Time)), o.steps[v.ID].text}
 	}
-	lines := fitted([]column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "AGE"}, {head: "STEP", least: 8}}, cells, columns)
+	lines := cli.FitTable([]cli.Column{{Head: "SAGA"}, {Head: "DEFINITION", Least: 8}, {Head: "STATUS"}, {Head: "AGE"}, {Head: "STEP", Least: 8}}, cells, columns)
 	rows := []row{{text: lines[0], tone: story.Dimmed}}
 	for i, line := range lines[1:] {
 		rows = append(rows, row{text: line, tone: toneOf(o.sagas[i].Status)})

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -39,32 +40,32 @@ output: ${input.text}
 		return r
 	}
 	input := `{"text":"` + hostileText + `"`
-	failed := strings.Fields(check(exitFailed, "start", "hostile", "--input", input+"}", "--wait", "10s").out)[0]
-	check(exitOK, "start", "hostile", "--input", input+`,"out":true}`, "--wait", "10s")
-	asks := strings.Fields(check(exitOK, "start", "hostile", "--input", input+`,"ask":true}`).out)[0]
+	failed := strings.Fields(check(cli.Failed, "start", "hostile", "--input", input+"}", "--wait", "10s").out)[0]
+	check(cli.OK, "start", "hostile", "--input", input+`,"out":true}`, "--wait", "10s")
+	asks := strings.Fields(check(cli.OK, "start", "hostile", "--input", input+`,"ask":true}`).out)[0]
 	waitFor(t, s, asks, saga.Waiting)
 	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
 		t.Fatal(err)
 	}
-	doubtful := strings.Fields(check(exitOK, "start", "hostile", "--input", input+`}`).out)[0]
+	doubtful := strings.Fields(check(cli.OK, "start", "hostile", "--input", input+`}`).out)[0]
 	waitFor(t, s, doubtful, saga.Stuck)
 	exported := file(t, "export.ndjson", ok(t, s.env, "journal", failed, "-o", "json"))
 	for _, args := range [][]string{
 		{"list"}, {"inbox"}, {"inbox", "--saga", asks}, {"show", failed}, {"show", failed, "--steps"}, {"show", asks}, {"journal", failed}, {"journal", failed, "--follow"},
 		{"replay", exported, "--definition", def}, {"verify", exported, "--definitions", def},
 	} {
-		check(exitOK, args...)
+		check(cli.OK, args...)
 	}
 	reason := "\x1b[2J\u009b2J"
-	check(exitOK, "cancel", asks, "--reason", reason)
-	check(exitOK, "resolve", doubtful, "book", "--outcome", "failed", "--reason", reason)
+	check(cli.OK, "cancel", asks, "--reason", reason)
+	check(cli.OK, "resolve", doubtful, "book", "--outcome", "failed", "--reason", reason)
 	waitFor(t, s, asks, saga.Failed)
 	waitFor(t, s, doubtful, saga.Compensated)
 	for _, args := range [][]string{{"show", asks}, {"show", doubtful}, {"journal", doubtful}, {"list"}} {
-		check(exitOK, args...)
+		check(cli.OK, args...)
 	}
-	check(exitUsage, "start", "hostile", "--input", `{"text":1,"`+hostileText+`":1}`)
+	check(cli.Usage, "start", "hostile", "--input", `{"text":1,"`+hostileText+`":1}`)
 	s.env = vars
-	check(exitOK, "plan", def, "--input", input+"}")
-	check(exitFailed, "run", "--egress-allow", "127.0.0.1", def, "--input", input+"}")
+	check(cli.OK, "plan", def, "--input", input+"}")
+	check(cli.Failed, "run", "--egress-allow", "127.0.0.1", def, "--input", input+"}")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/retry"
 	"recourse/saga"
@@ -19,7 +20,7 @@ import (
 
 type inboxCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only this kind: approval, in_doubt, stuck, held or budget."`
 	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
@@ -47,8 +48,8 @@ type inboxEntry struct {
 }
 
 // Run lists the inbox.
-func (c *inboxCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *inboxCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (c *inboxCmd) Run(a *app) error {
 	if c.Saga != "" {
 		q.Set("saga", c.Saga)
 	}
-	if c.machine() {
+	if c.Machine() {
 		return listRaw(a, cl, "/v1/inbox", q, 0)
 	}
 	list, err := pages[inboxEntry](cl, "/v1/inbox", q, 0)
@@ -67,63 +68,63 @@ func (c *inboxCmd) Run(a *app) error {
 		return err
 	}
 	if len(list) == 0 {
-		a.printf("Inbox is empty.\n")
+		a.Printf("Inbox is empty.\n")
 	}
 	for i, e := range list {
 		if i > 0 {
-			a.printf("\n")
+			a.Printf("\n")
 		}
-		a.entry(e)
+		printEntry(a, e)
 	}
 	return nil
 }
 
-// entry prints an entry and the commands that resolve it.
-func (a *app) entry(e inboxEntry) {
+// printEntry prints an entry and the commands that resolve it.
+func printEntry(a *cli.App, e inboxEntry) {
 	title := 200
-	if a.tty {
-		title = max(a.columns()-len(e.Kind)-2, 1)
+	if a.TTY {
+		title = max(a.Columns()-len(e.Kind)-2, 1)
 	}
-	a.printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.colour), story.Paint(story.Short(e.Title, title), story.Strong, a.colour))
+	a.Printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.Colour), story.Paint(story.Short(e.Title, title), story.Strong, a.Colour))
 	where := fmt.Sprintf("saga %s  %s", e.Saga, e.Definition)
 	if e.Path != "" {
 		where += "  step " + e.Path
 	}
-	if since := clock(e.Since.Time); a.tty && a.columns() < roomy {
-		a.text(where+", "+age(time.Since(e.Since.Time))+" ago", 2)
+	if since := cli.Clock(e.Since.Time); a.TTY && a.Columns() < roomy {
+		printText(a, where+", "+cli.Age(time.Since(e.Since.Time))+" ago", 2)
 	} else {
-		a.text(where+", since "+since, 2)
+		printText(a, where+", since "+since, 2)
 	}
 	if e.Request != nil {
 		verb, object := e.Request.Target()
-		a.text(fmt.Sprintf("sent: %s %s", verb, story.Short(object, 200)), 3)
-		a.text("key "+e.Key, 1)
+		printText(a, fmt.Sprintf("sent: %s %s", verb, story.Short(object, 200)), 3)
+		printText(a, "key "+e.Key, 1)
 	}
-	a.asked(e.Shown)
-	a.text(inCommands(e.Detail), 6)
+	printShown(a, e.Shown)
+	printText(a, inCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // some shells read brackets as a pattern
 		path = "'" + path + "'"
 	}
 	switch e.Kind {
 	case saga.InboxBudget:
-		a.command("recourse budget", e.Saga, enough(e.Detail))
-		a.command("recourse cancel", e.Saga, `--reason "…"`)
+		printCommand(a, "recourse budget", e.Saga, enough(e.Detail))
+		printCommand(a, "recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxApproval:
 		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {
 			approve = append(approve, "--data '"+blank(e.Form)+"'")
 		}
-		a.command(approve...)
-		a.command("recourse reject", e.Saga, path, `--comment "…"`)
+		printCommand(a, approve...)
+		printCommand(a, "recourse reject", e.Saga, path, `--comment "…"`)
 		return
 	}
 	if e.Path == "" { // it concerns the saga, not a step
-		a.command("recourse resume", e.Saga, `--reason "…"`)
+		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
 		return
 	}
-	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
+	printCommand(a, "recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
 // These match the text of a budget's inbox entry: the maximum cost of the step, and the amounts
@@ -163,20 +164,20 @@ func enough(detail string) string {
 // mostShown is the maximum of listed properties of the content to approve.
 const mostShown = 12
 
-// asked prints the content to approve: an object by its properties, each in a line or two.
-func (a *app) asked(doc json.RawMessage) {
+// printShown prints the content to approve: an object by its properties, each in a line or two.
+func printShown(a *cli.App, doc json.RawMessage) {
 	names, values := properties(doc)
 	if len(doc) == 0 {
 		return
 	}
 	if len(names) == 0 || len(names) > mostShown {
-		a.text("shown: "+story.Short(string(doc), 200), 3)
+		printText(a, "shown: "+story.Short(string(doc), 200), 3)
 		return
 	}
 	for _, name := range names {
 		text := string(values[name])
 		_ = json.Unmarshal(values[name], &text) // a text without its quotes, other values as written
-		a.text("shown "+name+": "+story.Short(text, 200), 3)
+		printText(a, "shown "+name+": "+story.Short(text, 200), 3)
 	}
 }
 
@@ -206,24 +207,26 @@ func properties(doc json.RawMessage) (names []string, values map[string]json.Raw
 	return slices.Sorted(maps.Keys(values)), values
 }
 
-// command prints a command to type. On a terminal it is split over several lines if it is too long.
-func (a *app) command(parts ...string) {
+// printCommand prints a command to type. On a terminal it is split over several lines if it is too
+// long.
+func printCommand(a *cli.App, parts ...string) {
 	line := "  →"
 	for _, part := range parts {
-		if n := utf8.RuneCountInString(line) + utf8.RuneCountInString(part); a.tty && n+3 > a.columns() && line != "  →" {
-			a.printf("%s \\\n", line)
+		if n := utf8.RuneCountInString(line) + utf8.RuneCountInString(part); a.TTY && n+3 > a.Columns() && line != "  →" {
+			a.Printf("%s \\\n", line)
 			line = "     "
 		}
 		line += " " + part
 	}
-	a.printf("%s\n", line)
+	a.Printf("%s\n", line)
 }
 
-// text prints a text below an entry's head: on a terminal wrapped, with at most this many lines.
-func (a *app) text(text string, lines int) {
-	if !a.tty {
-		a.printf("  %s\n", story.Short(text, 600))
+// printText prints a text below an entry's head: on a terminal wrapped, with at most this many
+// lines.
+func printText(a *cli.App, text string, lines int) {
+	if !a.TTY {
+		a.Printf("  %s\n", story.Short(text, 600))
 		return
 	}
-	a.printf("%s\n", wrapped(text, "  ", a.columns(), lines))
+	a.Printf("%s\n", cli.Wrap(text, "  ", a.Columns(), lines))
 }

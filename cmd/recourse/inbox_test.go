@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -26,7 +27,7 @@ steps:
       - {id: ok, approval: {title: Sure?, form: {limit: integer}}}
   - {id: dear, http: GET https://dear.example/, cost: 5.00 EUR}
 `)
-	if r := run(t, s.env, "definitions", "apply", def); r.code != exitOK || !strings.Contains(r.errOut, "warning: blind-retry") {
+	if r := run(t, s.env, "definitions", "apply", def); r.code != cli.OK || !strings.Contains(r.errOut, "warning: blind-retry") {
 		t.Fatalf("exit code %d, stderr %q", r.code, r.errOut)
 	}
 	var id string

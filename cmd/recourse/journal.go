@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -16,15 +17,15 @@ import (
 
 type journalCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Follow bool   `short:"f" help:"Follow the saga until it ends."`
 }
 
 // Run prints a journal: as a story, or one record per line with the saga's id in it, as `verify`
 // reads it.
-func (c *journalCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *journalCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -34,29 +35,22 @@ func (c *journalCmd) Run(a *app) error {
 	}
 	teller := story.New(cl.definition(v.Definition, v.Version))
 	show := func(raw []byte) error {
-		if c.machine() {
-			if a.yaml { // each record is a YAML document
-				a.printf("---\n")
+		if c.Machine() {
+			if a.YAML { // each record is a YAML document
+				a.Printf("---\n")
 			}
-			return a.raw(fmt.Appendf(nil, "{\"saga\":%q,%s", v.ID, bytes.TrimPrefix(raw, []byte("{"))))
+			return a.Raw(fmt.Appendf(nil, "{\"saga\":%q,%s", v.ID, bytes.TrimPrefix(raw, []byte("{"))))
 		}
 		var r journal.Record
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return fmt.Errorf("%w: %w", errExport, err)
 		}
 		for _, l := range teller.Tell(r) {
-			a.printf("%s\n", l.Format(teller.Width(), a.colour))
+			a.Printf("%s\n", l.Format(teller.Width(), a.Colour))
 		}
 		return nil
 	}
-	return cl.stream(v.ID, c.Follow, show, a.remark)
-}
-
-// remark prints a text as a note, unless it is empty.
-func (a *app) remark(text string) {
-	if text != "" {
-		a.note("%s", text)
-	}
+	return cl.stream(v.ID, c.Follow, show, a.Remark)
 }
 
 // errCut means that the response ended early.
@@ -80,7 +74,7 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 	gone := false
 	for {
 		resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: accept, header: map[string]string{"Last-Event-ID": last}})
-		if follow && codeOf(err) == exitUnreachable && time.Since(answered) < away && c.pause(retryStream) {
+		if follow && cli.ExitCode(err) == cli.Unreachable && time.Since(answered) < away && c.pause(retryStream) {
 			if !gone {
 				lost("the server does not respond: retrying")
 			}
@@ -106,7 +100,7 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 		}
 		// The stream broke or the server stopped: continue after the last shown record.
 		if !c.pause(retryStream) {
-			return exit(exitFailed, nil)
+			return cli.Exit(cli.Failed, nil)
 		}
 	}
 }

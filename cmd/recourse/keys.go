@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/api"
+	"recourse/internal/cli"
 	"recourse/journal"
 )
 
@@ -38,7 +39,7 @@ func viewKey(k journal.APIKey) keyView {
 
 type createKeyCmd struct {
 	databaseFlag
-	outputFlag
+	cli.OutputFlag
 	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
 	Name    string        `help:"Name of the key's owner, for journals. Keys with the same name are one client. Default: a unique name."`
 	Source  []string      `sep:"none" placeholder:"SOURCE" help:"Restrict the key to events of this CloudEvents source; repeatable."`
@@ -47,51 +48,51 @@ type createKeyCmd struct {
 }
 
 // Run creates a key, and the database if necessary, so that a key can exist before `serve` runs.
-func (c *createKeyCmd) Run(a *app) error {
-	store, err := openStore(a.ctx, c.Database, true)
+func (c *createKeyCmd) Run(a *cli.App) error {
+	store, err := openStore(a.Ctx, c.Database, true)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	k, secret, err := api.NewKey(c.Name, c.Role)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	if err := api.Bind(&k, c.Source, c.Signal); err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	if c.Expires < 0 {
-		return exit(exitUsage, errors.New("--expires is a positive duration, such as 2160h"))
+		return cli.Exit(cli.Usage, errors.New("--expires is a positive duration, such as 2160h"))
 	}
 	if c.Expires > 0 {
 		k.ExpiresAt = k.CreatedAt.Add(c.Expires)
 	}
-	if err := store.AddKey(a.ctx, k); err != nil {
+	if err := store.AddKey(a.Ctx, k); err != nil {
 		return fmt.Errorf("store the key: %w", err)
 	}
-	if c.machine() {
+	if c.Machine() {
 		v := viewKey(k)
 		v.Key = secret
-		return a.encoded(v)
+		return a.Encode(v)
 	}
-	a.printf("%s\n", secret)
-	a.note("This is shown once. Key %s, name %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Name, k.Role)
+	a.Printf("%s\n", secret)
+	a.Note("This is shown once. Key %s, name %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Name, k.Role)
 	return nil
 }
 
 type listKeysCmd struct {
 	databaseFlag
-	outputFlag
+	cli.OutputFlag
 }
 
 // Run lists keys.
-func (c *listKeysCmd) Run(a *app) error {
-	store, err := openStore(a.ctx, c.Database, false)
+func (c *listKeysCmd) Run(a *cli.App) error {
+	store, err := openStore(a.Ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	keys, err := store.ListKeys(a.ctx)
+	keys, err := store.ListKeys(a.Ctx)
 	if err != nil {
 		return fmt.Errorf("list keys: %w", err)
 	}
@@ -102,10 +103,10 @@ func (c *listKeysCmd) Run(a *app) error {
 		views[i] = v
 		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt, strings.Join(slices.Concat(v.Sources, v.Signals), " ")})
 	}
-	if c.machine() {
-		return a.encoded(views)
+	if c.Machine() {
+		return a.Encode(views)
 	}
-	a.table([]column{{head: "KEY"}, {head: "NAME", least: 8}, {head: "ROLE"}, {head: "CREATED", least: 10, extra: true}, {head: "EXPIRES", least: 10}, {head: "BOUND TO", least: 10}}, rows)
+	a.Table([]cli.Column{{Head: "KEY"}, {Head: "NAME", Least: 8}, {Head: "ROLE"}, {Head: "CREATED", Least: 10, Extra: true}, {Head: "EXPIRES", Least: 10}, {Head: "BOUND TO", Least: 10}}, rows)
 	return nil
 }
 
@@ -115,13 +116,13 @@ type revokeKeyCmd struct {
 }
 
 // Run revokes a key.
-func (c *revokeKeyCmd) Run(a *app) error {
-	store, err := openStore(a.ctx, c.Database, false)
+func (c *revokeKeyCmd) Run(a *cli.App) error {
+	store, err := openStore(a.Ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	keys, err := store.ListKeys(a.ctx)
+	keys, err := store.ListKeys(a.Ctx)
 	if err != nil {
 		return fmt.Errorf("list keys: %w", err)
 	}
@@ -129,25 +130,25 @@ func (c *revokeKeyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := store.RevokeKey(a.ctx, k.ID); err != nil && !errors.Is(err, journal.ErrNotFound) { // revoked concurrently
+	if err := store.RevokeKey(a.Ctx, k.ID); err != nil && !errors.Is(err, journal.ErrNotFound) { // revoked concurrently
 		return fmt.Errorf("revoke the key: %w", err)
 	}
-	a.printf("%s (%s) revoked\n", k.ID, k.Name)
+	a.Printf("%s (%s) revoked\n", k.ID, k.Name)
 	return nil
 }
 
 // keyNamed finds the only key whose id begins with a text.
 func keyNamed(keys []journal.APIKey, text string) (journal.APIKey, error) {
 	if len(text) < 8 || !new(journal.Filter).Named(text) {
-		return journal.APIKey{}, exit(exitUsage, fmt.Errorf("%s is not a key's id, nor its first 8 characters or more: `recourse keys list` shows them", text))
+		return journal.APIKey{}, cli.Exit(cli.Usage, fmt.Errorf("%s is not a key's id, nor its first 8 characters or more: `recourse keys list` shows them", text))
 	}
 	keys = slices.DeleteFunc(keys, func(k journal.APIKey) bool { return !strings.HasPrefix(k.ID.String(), strings.ToLower(text)) })
 	switch len(keys) {
 	case 0:
-		return journal.APIKey{}, exit(exitNotFound, fmt.Errorf("there is no key %s: `recourse keys list` shows them", text))
+		return journal.APIKey{}, cli.Exit(cli.NotFound, fmt.Errorf("there is no key %s: `recourse keys list` shows them", text))
 	case 1:
 		return keys[0], nil
 	}
-	return journal.APIKey{}, exit(exitUsage, fmt.Errorf("nothing was revoked: write more of the id, since %s begins those of %s (%s), %s (%s), and maybe others",
+	return journal.APIKey{}, cli.Exit(cli.Usage, fmt.Errorf("nothing was revoked: write more of the id, since %s begins those of %s (%s), %s (%s), and maybe others",
 		text, keys[0].ID, keys[0].Name, keys[1].ID, keys[1].Name))
 }

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/costs/tally"
 	"recourse/saga"
 )
 
 type listCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only entries of this definition."`
 	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only this status, or several, separated by commas."`
 	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only sagas with this label; repeatable."`
@@ -24,8 +25,8 @@ type listCmd struct {
 }
 
 // Run lists sagas.
-func (c *listCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *listCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (c *listCmd) Run(a *app) error {
 		}
 	}
 	for _, bound := range []struct{ flag, text, name string }{{"--after", c.After, "started_after"}, {"--before", c.Before, "started_before"}} {
-		at, err := instant(bound.flag, bound.text)
+		at, err := cli.ParseTime(bound.flag, bound.text)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (c *listCmd) Run(a *app) error {
 			q.Set(bound.name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	labels, err := pairs("--label", c.Label)
+	labels, err := cli.Pairs("--label", c.Label)
 	if err != nil {
 		return err
 	}
@@ -55,13 +56,13 @@ func (c *listCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		err = a.rawList(list)
+	if c.Machine() {
+		err = printList(a, list)
 	} else {
-		err = a.rawSagas(list)
+		err = printRawSagas(a, list)
 	}
 	if !back.IsZero() { // other sagas may have started in the same millisecond
-		a.note("Searched back to %s; older sagas may match. To continue, add --before %s", clock(back), back.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
+		a.Note("Searched back to %s; older sagas may match. To continue, add --before %s", cli.Clock(back), back.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
 	}
 	return err
 }
@@ -70,58 +71,58 @@ func (c *listCmd) Run(a *app) error {
 // sagas each.
 const maxScans = 200
 
-// rawSagas prints a table of sagas from the server's JSON.
-func (a *app) rawSagas(raw []json.RawMessage) error {
+// printRawSagas prints a table of sagas from the server's JSON.
+func printRawSagas(a *cli.App, raw []json.RawMessage) error {
 	list := make([]saga.View, len(raw))
 	for i := range raw {
 		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
 			return fmt.Errorf("the server's response cannot be read: %w", err)
 		}
 	}
-	a.sagas(list)
+	printSagas(a, list)
 	return nil
 }
 
 // roomy is the minimum width of a terminal for full times.
 const roomy = 110
 
-// sagas prints a table of sagas. On a narrow terminal it shows ages instead of start times, and
-// rounds costs.
-func (a *app) sagas(list []saga.View) {
-	columns := []column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "STARTED"}, {head: "COST", extra: true}, {head: "WHY", least: 6, extra: true}}
-	short := a.tty && a.columns() < roomy
+// printSagas prints a table of sagas. On a narrow terminal it shows ages instead of start times,
+// and rounds costs.
+func printSagas(a *cli.App, list []saga.View) {
+	columns := []cli.Column{{Head: "SAGA"}, {Head: "DEFINITION", Least: 8}, {Head: "STATUS"}, {Head: "STARTED"}, {Head: "COST", Extra: true}, {Head: "WHY", Least: 6, Extra: true}}
+	short := a.TTY && a.Columns() < roomy
 	if short {
-		columns[3].head = "AGE"
+		columns[3].Head = "AGE"
 	}
 	var rows [][]string
 	for _, v := range list {
-		why, started, cost := "", clock(v.CreatedAt.Time), money(v.Cost)
+		why, started, cost := "", cli.Clock(v.CreatedAt.Time), money(v.Cost)
 		if v.Reason != nil {
 			why = v.Reason.Title
 		}
 		if short {
-			started = age(time.Since(v.CreatedAt.Time))
+			started = cli.Age(time.Since(v.CreatedAt.Time))
 			if cost != "" {
 				cost = strings.TrimSpace(tally.Figure(v.Cost.Spent) + " " + v.Cost.Currency)
 			}
 		}
 		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), started, cost, why})
 	}
-	a.table(columns, rows)
+	a.Table(columns, rows)
 }
 
 // listRaw prints a list as one JSON array, with the entries as the server returned them.
-func listRaw(a *app, cl *client, path string, q url.Values, limit int) error {
+func listRaw(a *cli.App, cl *client, path string, q url.Values, limit int) error {
 	list, err := pages[json.RawMessage](cl, path, q, limit)
 	if err != nil {
 		return err
 	}
-	return a.rawList(list)
+	return printList(a, list)
 }
 
-func (a *app) rawList(list []json.RawMessage) error {
+func printList(a *cli.App, list []json.RawMessage) error {
 	if list == nil {
 		list = []json.RawMessage{}
 	}
-	return a.encoded(list)
+	return a.Encode(list)
 }

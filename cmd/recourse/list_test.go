@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -38,7 +39,7 @@ func TestListByTime(t *testing.T) {
 	if asked.Has("started_after") || asked.Has("started_before") {
 		t.Errorf("asked for %v", asked)
 	}
-	if r := run(t, env, "list", "--after", "yesterday"); r.code != exitUsage || !strings.Contains(r.errOut, "--after yesterday") {
+	if r := run(t, env, "list", "--after", "yesterday"); r.code != cli.Usage || !strings.Contains(r.errOut, "--after yesterday") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -60,13 +61,13 @@ func TestListGoesOn(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	env := []string{"RECOURSE_SERVER=" + s.URL}
-	if r := run(t, env, "list", "-q", "1005"); r.code != exitOK || !strings.Contains(r.out, "01a20416-b269") || r.errOut != "" {
+	if r := run(t, env, "list", "-q", "1005"); r.code != cli.OK || !strings.Contains(r.out, "01a20416-b269") || r.errOut != "" {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	for _, form := range []string{"text", "json"} {
 		endless, asked = true, 0
 		r := run(t, env, "list", "-q", "1005", "-o", form)
-		if r.code != exitOK || asked != maxScans || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
+		if r.code != cli.OK || asked != maxScans || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
 			t.Errorf("exit %d after %d requests: %s%s", r.code, asked, r.out, r.errOut)
 		}
 	}
@@ -85,13 +86,13 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 		ok(t, s.env, args...)
 	}
 	waitFor(t, s, id, saga.Succeeded)
-	if r := run(t, s.env, "cancel", "ffffffff"); r.code == exitOK || !strings.Contains(r.errOut, "no saga's id begins with ffffffff") {
+	if r := run(t, s.env, "cancel", "ffffffff"); r.code == cli.OK || !strings.Contains(r.errOut, "no saga's id begins with ffffffff") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	for { // until two sagas start in the same minute
 		other := strings.Fields(ok(t, s.env, "start", "asks"))[0]
 		if other[:8] == id[:8] {
-			if r := run(t, s.env, "cancel", id[:8]); r.code == exitOK || !strings.Contains(r.errOut, id) || !strings.Contains(r.errOut, other) {
+			if r := run(t, s.env, "cancel", id[:8]); r.code == cli.OK || !strings.Contains(r.errOut, id) || !strings.Contains(r.errOut, other) {
 				t.Errorf("exit %d: %s", r.code, r.errOut)
 			}
 			return
@@ -116,7 +117,7 @@ func TestYAMLOutput(t *testing.T) {
 		{"doctor", "--database", db}, {"run", def, "-i", input}, {"plan", def, "-i", input, "--stub", `book={"id": 1.10}`},
 	} {
 		r := run(t, append(vars, s.env...), append(args, "-o", "yaml")...)
-		if r.code != exitOK {
+		if r.code != cli.OK {
 			t.Errorf("%v: exit %d: %s", args, r.code, r.errOut)
 		}
 		for _, doc := range strings.Split(strings.TrimPrefix(r.out, "---\n"), "---\n") {

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 )
@@ -18,7 +19,7 @@ const (
 
 // tree shows a saga as its steps, redrawn in place as they change.
 type tree struct {
-	app    *app
+	app    *cli.App
 	now    func() time.Time // the clock of the journal
 	widths []int            // widths of the drawn lines
 	drawn  time.Time
@@ -26,7 +27,7 @@ type tree struct {
 	note   string
 }
 
-func newTree(a *app) *tree { return &tree{app: a, now: time.Now} }
+func newTree(a *cli.App) *tree { return &tree{app: a, now: time.Now} }
 
 func (t *tree) grew(w *watched, _ []journal.Record) {
 	t.dirty = true
@@ -55,13 +56,13 @@ func (t *tree) draw(w *watched) {
 	if len(w.all) == 0 {
 		return
 	}
-	columns, height := t.app.columns(), t.app.rows()
+	columns, height := t.app.Columns(), t.app.Rows()
 	rows, err := drawing(w, t.now(), columns)
 	if err != nil {
 		return // the machine has applied the records, so they can be read
 	}
 	if t.note != "" {
-		for line := range strings.SplitSeq(wrapped(t.note, "  ", columns-1, 3), "\n") {
+		for line := range strings.SplitSeq(cli.Wrap(t.note, "  ", columns-1, 3), "\n") {
 			rows = append(rows, row{text: line, tone: story.Doubt})
 		}
 	}
@@ -73,10 +74,10 @@ func (t *tree) draw(w *watched) {
 	for _, r := range windowed(rows, height-1) {
 		text := story.Short(r.text, columns-1) // some terminals wrap a line that fills the last column
 		t.widths = append(t.widths, utf8.RuneCountInString(text))
-		fmt.Fprintf(&b, "\r%s\x1b[K\n", story.Paint(text, r.tone, t.app.colour))
+		fmt.Fprintf(&b, "\r%s\x1b[K\n", story.Paint(text, r.tone, t.app.Colour))
 	}
 	b.WriteString("\x1b[J")
-	t.app.printf("%s", b.String())
+	t.app.Printf("%s", b.String())
 	t.dirty, t.drawn = false, t.now()
 }
 
@@ -127,5 +128,5 @@ func left(n int, where string) row {
 	if n == 0 {
 		return row{}
 	}
-	return row{text: fmt.Sprintf("  … %s %s", count(n, "step"), where), tone: story.Dimmed}
+	return row{text: fmt.Sprintf("  … %s %s", cli.Count(n, "step"), where), tone: story.Dimmed}
 }

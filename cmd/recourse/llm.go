@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"recourse/internal/cli"
 	"recourse/saga/kinds/llm"
 )
 
@@ -37,7 +38,7 @@ func (f llmFlags) config(c llm.Config) (llm.Config, error) {
 		c.Providers[i].APIKey = own.APIKey
 	}
 	if err := c.Check(); err != nil {
-		return llm.Config{}, exit(exitUsage, fmt.Errorf("language models: %w", err))
+		return llm.Config{}, cli.Exit(cli.Usage, fmt.Errorf("language models: %w", err))
 	}
 	return c, nil
 }

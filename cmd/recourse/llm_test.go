@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/llmstub"
+	"recourse/internal/cli"
 	"recourse/saga/kinds/llm"
 )
 
@@ -66,7 +67,7 @@ llm:
 		"llm: {providers: [{name: p, base_url: \"http://a\", secret: x}]}": "secret",
 	} {
 		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
-		if r.code != exitUsage || !strings.Contains(r.errOut, says) {
+		if r.code != cli.Usage || !strings.Contains(r.errOut, says) {
 			t.Errorf("%s: exit %d, %s", content, r.code, r.errOut)
 		}
 	}
@@ -84,7 +85,7 @@ func TestRunAsksAModel(t *testing.T) {
 	def := file(t, "ask.yaml", "saga: ask\nsteps:\n  - {id: a, llm: {model: any, prompt: Say something}}\n")
 	r := run(t, []string{"OPENAI_BASE_URL=" + s.URL + "/v1", "OPENAI_API_KEY=" + key}, "run", def, "-o", "json")
 	bills := s.Bills()
-	if r.code != exitOK || len(bills) != 1 || bills[0].Key == "" || !strings.Contains(r.out, "A stub's answer to: Say something") {
+	if r.code != cli.OK || len(bills) != 1 || bills[0].Key == "" || !strings.Contains(r.out, "A stub's answer to: Say something") {
 		t.Errorf("exit %d: %s\n%s\n%+v", r.code, r.out, r.errOut, bills)
 	}
 	if strings.Contains(fmt.Sprint(r), key) {

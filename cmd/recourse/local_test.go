@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 )
 
@@ -25,13 +26,13 @@ func TestRun(t *testing.T) {
 	if err := w.AddFault(refuse); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, vars, "run", def, "-i", input); r.code != exitFailed || !strings.Contains(r.out, "compensated") {
+	if r := run(t, vars, "run", def, "-i", input); r.code != cli.Failed || !strings.Contains(r.out, "compensated") {
 		t.Errorf("a saga that fails: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	if r := runWith(t, `{"n":"x"}`, vars, "run", def, "-i", "-"); r.code != exitUsage || !strings.Contains(r.errOut, "/input/n") {
+	if r := runWith(t, `{"n":"x"}`, vars, "run", def, "-i", "-"); r.code != cli.Usage || !strings.Contains(r.errOut, "/input/n") {
 		t.Errorf("a bad input: exit %d: %s", r.code, r.errOut)
 	}
-	if r := run(t, nil, "run", def, "-i", input); r.code != exitUsage || !strings.Contains(r.errOut, "RECOURSE_VAR_air") {
+	if r := run(t, nil, "run", def, "-i", input); r.code != cli.Usage || !strings.Contains(r.errOut, "RECOURSE_VAR_air") {
 		t.Errorf("a missing var: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -47,7 +48,7 @@ func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, vars, "run", def, "-i", `{"n":1,"city":"LIS"}`, "--database", db)
-	if r.code != exitFailed || !strings.Contains(r.errOut, "recourse serve --database") {
+	if r.code != cli.Failed || !strings.Contains(r.errOut, "recourse serve --database") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 	s := serve(t, vars, "--database", db)
@@ -94,7 +95,7 @@ func TestRunInterrupted(t *testing.T) {
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen
 	interrupt()
-	if got := <-code; got != exitFailed {
+	if got := <-code; got != cli.Failed {
 		t.Errorf("exit %d", got)
 	}
 	if net := w.Balance().Net(); net != 0 {
@@ -107,7 +108,7 @@ func TestValidateAndPlan(t *testing.T) {
 	good := file(t, "good.yaml", hello)
 	bad := file(t, "bad.yaml", "saga: hello\nstesp: []\nsteps:\n  - id: a\n    htp: GET http://x\n")
 	r := run(t, nil, "validate", good, bad)
-	if r.code != exitUsage {
+	if r.code != cli.Usage {
 		t.Errorf("exit %d", r.code)
 	}
 	out := strings.NewReplacer(good, "good.yaml", bad, "bad.yaml").Replace(r.out)
@@ -119,7 +120,7 @@ func TestValidateAndPlan(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil || len(list) != 2 || !list[0].OK || list[1].OK || len(list[1].Errors) == 0 {
 		t.Errorf("validate -o json: %v: %s", err, r.out)
 	}
-	if r := run(t, vars, "plan", good, "--stub", "nope=1"); r.code != exitUsage {
+	if r := run(t, vars, "plan", good, "--stub", "nope=1"); r.code != cli.Usage {
 		t.Errorf("a stub for no step: exit %d", r.code)
 	}
 	if out := ok(t, vars, "plan", good, "-i", `{"n":9007199254740993,"city":"LIS"}`, "-o", "json"); !strings.Contains(out, `"n":9007199254740993`) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 
+	"recourse/internal/cli"
 	"recourse/internal/secrets"
 )
 
@@ -12,7 +13,7 @@ import (
 func newLog(w io.Writer, format, level string, src *secrets.Source) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--log-level is debug, info, warn or error, not %q", level))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--log-level is debug, info, warn or error, not %q", level))
 	}
 	o := &slog.HandlerOptions{Level: l}
 	out := redacting{w, src}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/program"
 )
@@ -56,7 +57,7 @@ func runWith(t *testing.T, stdin string, env []string, args ...string) result {
 func ok(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	r := run(t, env, args...)
-	if r.code != exitOK {
+	if r.code != cli.OK {
 		t.Fatalf("recourse %s: exit %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.errOut)
 	}
 	return r.out

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"recourse/internal/cli"
 	"recourse/migrations"
 )
 
@@ -16,46 +17,46 @@ type migrateCmd struct {
 type migrateUpCmd struct{ databaseFlag }
 
 // Run applies migrations.
-func (c *migrateUpCmd) Run(a *app) error {
+func (c *migrateUpCmd) Run(a *cli.App) error {
 	d, err := databaseOf(c.Database, true)
 	if err != nil {
 		return err
 	}
-	if err := a.during("migrating the database", func() error { return migrations.Up(a.ctx, d) }); err != nil {
+	if err := a.During("migrating the database", func() error { return migrations.Up(a.Ctx, d) }); err != nil {
 		return databaseError(c.Database, err)
 	}
-	at, _, err := migrations.Version(a.ctx, d)
+	at, _, err := migrations.Version(a.Ctx, d)
 	if err != nil {
 		return databaseError(c.Database, err)
 	}
-	a.printf("at step %d\n", at)
+	a.Printf("at step %d\n", at)
 	return nil
 }
 
 type migrateStatusCmd struct {
 	databaseFlag
-	outputFlag
+	cli.OutputFlag
 }
 
 // Run shows the state of the schema.
-func (c *migrateStatusCmd) Run(a *app) error {
+func (c *migrateStatusCmd) Run(a *cli.App) error {
 	d, err := databaseOf(c.Database, false)
 	if err != nil {
 		return err
 	}
-	at, newest, err := migrations.Version(a.ctx, d)
+	at, newest, err := migrations.Version(a.Ctx, d)
 	if err != nil {
 		return databaseError(c.Database, err)
 	}
-	if c.machine() {
-		if err := a.encoded(map[string]int{"at": at, "newest": newest}); err != nil {
+	if c.Machine() {
+		if err := a.Encode(map[string]int{"at": at, "newest": newest}); err != nil {
 			return err
 		}
 	} else {
-		a.printf("at step %d, this program has %d\n", at, newest)
+		a.Printf("at step %d, this program has %d\n", at, newest)
 	}
-	if err := migrations.Check(a.ctx, d); err != nil {
-		return exit(exitFailed, err)
+	if err := migrations.Check(a.Ctx, d); err != nil {
+		return cli.Exit(cli.Failed, err)
 	}
 	return nil
 }
@@ -67,17 +68,17 @@ type migrateDownCmd struct {
 }
 
 // Run reverts migrations.
-func (c *migrateDownCmd) Run(a *app) error {
+func (c *migrateDownCmd) Run(a *cli.App) error {
 	if !c.Force || c.Steps < 1 {
-		return exit(exitUsage, errors.New("undoing migrations may delete sagas: make a backup, then say --steps 1 --force"))
+		return cli.Exit(cli.Usage, errors.New("undoing migrations may delete sagas: make a backup, then say --steps 1 --force"))
 	}
 	d, err := databaseOf(c.Database, false)
 	if err != nil {
 		return err
 	}
-	if err := a.during("undoing "+count(c.Steps, "step"), func() error { return migrations.Down(a.ctx, d, c.Steps) }); err != nil {
+	if err := a.During("undoing "+cli.Count(c.Steps, "step"), func() error { return migrations.Down(a.Ctx, d, c.Steps) }); err != nil {
 		return fmt.Errorf("migrate down: %w", databaseError(c.Database, err))
 	}
-	a.printf("%s undone\n", count(c.Steps, "step"))
+	a.Printf("%s undone\n", cli.Count(c.Steps, "step"))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/test/pgserver"
 )
 
@@ -22,10 +23,10 @@ func TestMigrate(t *testing.T) {
 	}
 	ok(t, nil, "migrate", "status", "--database", db)
 	ok(t, nil, "migrate", "down", "--steps", "1", "--force", "--database", db)
-	if r := run(t, nil, "migrate", "status", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+	if r := run(t, nil, "migrate", "status", "--database", db); r.code != cli.Failed || !strings.Contains(r.errOut, "recourse migrate up") {
 		t.Errorf("behind: exit %d: %s", r.code, r.errOut)
 	}
-	if r := run(t, nil, "keys", "list", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+	if r := run(t, nil, "keys", "list", "--database", db); r.code != cli.Failed || !strings.Contains(r.errOut, "recourse migrate up") {
 		t.Errorf("keys of a database that is behind: exit %d: %s", r.code, r.errOut)
 	}
 	serve(t, nil, "--database", db) // migrates by itself
@@ -74,7 +75,7 @@ func TestMigrateWithoutStandby(t *testing.T) {
 			})
 			defer ended.Stop()
 			r := run(t, nil, args...)
-			if r.code != exitFailed || !strings.Contains(r.errOut, `"nobody"`) || !strings.Contains(r.errOut, "start the standby, or empty that setting") {
+			if r.code != cli.Failed || !strings.Contains(r.errOut, `"nobody"`) || !strings.Contains(r.errOut, "start the standby, or empty that setting") {
 				t.Errorf("%v: exit %d: %s%s", args, r.code, r.out, r.errOut)
 			}
 		})
@@ -86,7 +87,7 @@ func TestMigrateWithoutStandby(t *testing.T) {
 	if again := ok(t, nil, "migrate", "up", "--database", migrated); again != at {
 		t.Errorf("migrated: %s, want %s", again, at)
 	}
-	if r := run(t, nil, "migrate", "status", "--database", empty); r.code != exitFailed || !strings.Contains(r.out, "at step 0,") {
+	if r := run(t, nil, "migrate", "status", "--database", empty); r.code != cli.Failed || !strings.Contains(r.out, "at step 0,") {
 		t.Errorf("empty: exit %d: %s", r.code, r.out)
 	}
 }

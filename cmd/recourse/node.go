@@ -12,6 +12,7 @@ import (
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/cli"
 	"recourse/internal/costs"
 	"recourse/internal/egress"
 	"recourse/internal/metrics"
@@ -51,6 +52,7 @@ type nodeOptions struct {
 	// engine's default.
 	Stalled time.Duration
 	Tracer  *tracing.Tracer // nil: no spans are exported; the node closes it
+	Version string          // of the program
 	Log     *slog.Logger
 }
 
@@ -75,7 +77,7 @@ type node struct {
 func newNode(o nodeOptions) (*node, error) {
 	guard, err := egress.NewGuard(o.Egress)
 	if err != nil {
-		return nil, exit(exitUsage, err)
+		return nil, cli.Exit(cli.Usage, err)
 	}
 	typical := costs.NewTypical(o.Store, o.Log)
 	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, state: o.State, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
@@ -91,7 +93,7 @@ func newNode(o nodeOptions) (*node, error) {
 		// error.
 		_, _ = o.Secrets.Get(name)
 	}
-	out := egress.Config{Guard: guard, UserAgent: "recourse/" + version()}
+	out := egress.Config{Guard: guard, UserAgent: "recourse/" + o.Version}
 	if err := o.Dial.apply(&out); err != nil {
 		return nil, err
 	}
@@ -208,7 +210,7 @@ func (n *node) outboxStats() []api.OutboxStats {
 
 func engineError(err error) error {
 	if errors.Is(err, journal.ErrInUse) {
-		return exit(exitConflict, errors.New("another recourse process uses this database exclusively: stop it first, or use another --database (several nodes need PostgreSQL)"))
+		return cli.Exit(cli.Conflict, errors.New("another recourse process uses this database exclusively: stop it first, or use another --database (several nodes need PostgreSQL)"))
 	}
 	return fmt.Errorf("engine: %w", err)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/pgserver"
 	"recourse/saga"
@@ -123,7 +124,7 @@ func TestNotifications(t *testing.T) {
 			} {
 				ok(t, s.env, "definitions", "apply", file(t, "d.yaml", src))
 			}
-			if r := run(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: w\nsteps:\n  - {id: a, emit: com.shop.x, to: ops}\n")); r.code != exitUsage || !strings.Contains(r.errOut, "it has audit") {
+			if r := run(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: w\nsteps:\n  - {id: a, emit: com.shop.x, to: ops}\n")); r.code != cli.Usage || !strings.Contains(r.errOut, "it has audit") {
 				t.Errorf("an event to a sink that takes none: exit %d: %s", r.code, r.errOut)
 			}
 			ids := map[string]string{}
@@ -145,7 +146,7 @@ func TestNotifications(t *testing.T) {
 			if out := ok(t, s.env, "stalled"); !strings.Contains(out, "no_worker") || !strings.Contains(out, ids["works"]) || !strings.Contains(out, `"ocr"`) {
 				t.Errorf("stalled: %s", out)
 			}
-			if code := s.stop(); code != exitOK {
+			if code := s.stop(); code != cli.OK {
 				t.Fatalf("exit %d: %s", code, s.log)
 			}
 
@@ -160,7 +161,7 @@ func TestNotifications(t *testing.T) {
 			if out := ok(t, s.env, "stalled"); !strings.Contains(out, "Nothing is stalled") {
 				t.Errorf("once it has ended: %s", out)
 			}
-			if code := s.stop(); code != exitOK {
+			if code := s.stop(); code != cli.OK {
 				t.Fatalf("exit %d: %s", code, s.log)
 			}
 			ops.await(want, s.log)
@@ -173,7 +174,7 @@ func TestBadAddresses(t *testing.T) {
 	for flag, bad := range map[string][]string{"--public-url": {"sagas.example", "ftp://a", "https://u:p@a", "https://a/?x=1", "https://a/#x"}, "--stalled-after": {"10ms", "x"}} {
 		for _, value := range bad {
 			r := run(t, nil, "serve", "--database", filepath.Join(t.TempDir(), "a.db"), flag, value)
-			if r.code != exitUsage || !strings.Contains(r.errOut, flag) {
+			if r.code != cli.Usage || !strings.Contains(r.errOut, flag) {
 				t.Errorf("%s %s: exit %d: %s", flag, value, r.code, r.errOut)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/retry"
 	"recourse/saga"
 )
@@ -131,7 +132,7 @@ func (o *overview) readSteps() error {
 		if (!ok || s.seq != v.Seq) && v.Seq < longSaga {
 			var list page[saga.StepView]
 			_, err := o.client.get(sagaPath(v.ID, "steps"), &list)
-			if err != nil && codeOf(err) != exitNotFound { // deleted concurrently
+			if err != nil && cli.ExitCode(err) != cli.NotFound { // deleted concurrently
 				return err
 			}
 			s = stepSeen{v.Seq, standsAt(list.Data)}

@@ -19,6 +19,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 	"recourse/saga"
 )
@@ -292,7 +293,7 @@ func playOrder(p *play) {
 	p.stands(5)
 	p.fault("PUT", "/things", 1, refused)
 	v := p.to("order", `{"order":"4712","amount":19.10,"email":"ada@shop.example"}`, saga.Stuck)
-	if r := run(p.T, p.s.env, "cancel", v.ID); r.code != exitConflict {
+	if r := run(p.T, p.s.env, "cancel", v.ID); r.code != cli.Conflict {
 		p.Errorf("cancelled past the pivot: exit %d: %s", r.code, r.errOut)
 	}
 	ok(p.T, p.s.env, "retry", v.ID, "--reason", "mended")
@@ -335,7 +336,7 @@ func TestPatternsPayout(t *testing.T) {
 	}
 	id := begin()
 	for _, name := range []string{"shop", "ada"} {
-		if r := run(t, as(name), "approve", id, "ok", "--data", `{"reference":"r"}`, "--yes"); r.code != exitForbidden {
+		if r := run(t, as(name), "approve", id, "ok", "--data", `{"reference":"r"}`, "--yes"); r.code != cli.Forbidden {
 			t.Errorf("%s approves: exit %d: %s", name, r.code, r.errOut)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 )
 
 type planCmd struct {
-	outputFlag
+	cli.OutputFlag
 	actionFlags
 	File  string   `arg:"" help:"A definition; - is stdin."`
 	Input string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
@@ -23,12 +24,12 @@ type planCmd struct {
 }
 
 // Run shows the requests of a start, step by step.
-func (c *planCmd) Run(a *app) error {
+func (c *planCmd) Run(a *cli.App) error {
 	actions, err := c.actions(a)
 	if err != nil {
 		return err
 	}
-	def, err := a.compile(c.File, actions)
+	def, err := compileFile(a, c.File, actions)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func (c *planCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	o, err := a.beginning(c.Input, c.Vars, c.Var)
+	o, err := beginning(a, c.Input, c.Vars, c.Var)
 	if err != nil {
 		return err
 	}
@@ -48,25 +49,25 @@ func (c *planCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.machine() {
-		return a.encoded(p)
+	if c.Machine() {
+		return a.Encode(p)
 	}
-	a.planned(p)
+	printPlan(a, p)
 	return nil
 }
 
 func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error) {
-	given, err := pairs("--stub", c.Stub)
+	given, err := cli.Pairs("--stub", c.Stub)
 	if err != nil {
 		return nil, err
 	}
 	stubs := make(map[string]json.RawMessage, len(given))
 	for path, text := range given {
 		if def.Step(path) == nil {
-			return nil, exit(exitUsage, fmt.Errorf("--stub %s: the definition has no such step", path))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("--stub %s: the definition has no such step", path))
 		}
 		if !json.Valid([]byte(text)) {
-			return nil, exit(exitUsage, fmt.Errorf("--stub %s: write JSON after the =, such as --stub '%s={\"id\":\"x1\"}'", path, path))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("--stub %s: write JSON after the =, such as --stub '%s={\"id\":\"x1\"}'", path, path))
 		}
 		stubs[path] = json.RawMessage(text)
 	}
@@ -74,16 +75,16 @@ func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error
 }
 
 // beginning reads the options of a local start.
-func (a *app) beginning(input, varsFile string, varArgs []string) (saga.StartOptions, error) {
+func beginning(a *cli.App, input, varsFile string, varArgs []string) (saga.StartOptions, error) {
 	o := saga.StartOptions{Version: 1}
 	var err error
-	if o.Input, err = a.jsonArg("--input", input); err != nil {
+	if o.Input, err = a.JSONArg("--input", input); err != nil {
 		return o, err
 	}
-	if o.Vars, err = readVars(varsFile, a.env); err != nil {
+	if o.Vars, err = readVars(varsFile, a.Variables); err != nil {
 		return o, err
 	}
-	given, err := pairs("--var", varArgs)
+	given, err := cli.Pairs("--var", varArgs)
 	if err != nil {
 		return o, err
 	}
@@ -101,46 +102,46 @@ func wrongStart(list []saga.Finding) error {
 	for _, f := range list {
 		lines = append(lines, fmt.Sprintf("  %s: %s", strings.TrimPrefix(f.Pointer+": "+f.Code, ": "), f.Detail))
 	}
-	return exit(exitUsage, errors.New(strings.Join(lines, "\n")))
+	return cli.Exit(cli.Usage, errors.New(strings.Join(lines, "\n")))
 }
 
-// planned prints a plan for people.
-func (a *app) planned(p saga.Plan) {
+// printPlan prints a plan for people.
+func printPlan(a *cli.App, p saga.Plan) {
 	for i, s := range p.Steps {
-		a.printf("%2d  %s  %s\n", i+1, story.Paint(s.Path, story.Strong, a.colour), strings.TrimSpace(s.Kind+about(s)))
-		a.request(s.Request, s.Key)
+		a.Printf("%2d  %s  %s\n", i+1, story.Paint(s.Path, story.Strong, a.Colour), strings.TrimSpace(s.Kind+about(s)))
+		printRequest(a, s.Request, s.Key)
 		if len(s.Output) > 0 {
-			a.printf("      output %s\n", story.Short(string(s.Output), 120))
+			a.Printf("      output %s\n", story.Short(string(s.Output), 120))
 		}
 		if s.Note != "" {
-			a.printf("      note: %s\n", story.Harmless(s.Note))
+			a.Printf("      note: %s\n", story.Harmless(s.Note))
 		}
 		if s.Undo != nil {
-			if a.printf("      undo"); s.Undo.If != "" {
-				a.printf(" if %s", s.Undo.If)
+			if a.Printf("      undo"); s.Undo.If != "" {
+				a.Printf(" if %s", s.Undo.If)
 			}
-			a.printf(":\n")
-			a.request(s.Undo.Request, s.Undo.Key)
+			a.Printf(":\n")
+			printRequest(a, s.Undo.Request, s.Undo.Key)
 			if s.Undo.Note != "" {
-				a.printf("      note: %s\n", story.Harmless(s.Undo.Note))
+				a.Printf("      note: %s\n", story.Harmless(s.Undo.Note))
 			}
 		}
 	}
 	if len(p.Undo) > 0 {
-		a.printf("If it fails at the end, it undoes: %s\n", strings.Join(p.Undo, ", then "))
+		a.Printf("If it fails at the end, it undoes: %s\n", strings.Join(p.Undo, ", then "))
 	}
 	for _, left := range p.Residual {
-		a.printf("Would remain: %s: %s\n", left.Path, left.Why)
+		a.Printf("Would remain: %s: %s\n", left.Path, left.Why)
 	}
-	a.printf("Worst-case cost: %s", strings.TrimSpace(p.WorstCase+" "+p.Currency))
+	a.Printf("Worst-case cost: %s", strings.TrimSpace(p.WorstCase+" "+p.Currency))
 	if p.Budget != "" {
-		a.printf(", budget %s", strings.TrimSpace(p.Budget+" "+p.Currency))
+		a.Printf(", budget %s", strings.TrimSpace(p.Budget+" "+p.Currency))
 	}
-	a.printf("\n")
+	a.Printf("\n")
 	for _, n := range p.Notes {
-		a.printf("Note: %s\n", story.Harmless(n))
+		a.Printf("Note: %s\n", story.Harmless(n))
 	}
-	a.printf("Nothing was sent. Keys are examples: a saga's keys follow from its id.\n")
+	a.Printf("Nothing was sent. Keys are examples: a saga's keys follow from its id.\n")
 }
 
 // about returns details of a planned step.
@@ -173,15 +174,15 @@ func about(s saga.PlannedStep) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-func (a *app) request(r *saga.Request, key string) {
+func printRequest(a *cli.App, r *saga.Request, key string) {
 	if r == nil {
 		return
 	}
-	a.printf("      %s %s\n", r.Method, r.URL)
+	a.Printf("      %s %s\n", r.Method, r.URL)
 	if len(r.Body) > 0 {
-		a.printf("      %s\n", story.Harmless(string(r.Body)))
+		a.Printf("      %s\n", story.Harmless(string(r.Body)))
 	}
 	if key != "" {
-		a.printf("      key %s\n", key)
+		a.Printf("      key %s\n", key)
 	}
 }

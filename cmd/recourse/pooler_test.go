@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/test/pgserver"
 	"recourse/saga"
 )
@@ -34,7 +35,7 @@ func TestServeBehindAPooler(t *testing.T) {
 			v, r := verdictOf(t, "--database", through)
 			wants(t, v, r)
 			for _, s := range servers {
-				if code := s.stop(); code != exitOK {
+				if code := s.stop(); code != cli.OK {
 					t.Errorf("serve ended with %d:\n%s", code, s.log)
 				}
 			}
@@ -76,7 +77,7 @@ func TestNoConnectionLeft(t *testing.T) {
 	u.User = url.User(role)
 	for _, args := range [][]string{{"migrate", "up"}, {"verify"}} {
 		r := run(t, nil, append(args, "--database", u.String())...)
-		if r.code != exitUnreachable || !strings.Contains(r.errOut, "pool_max_conns") || !strings.Contains(r.errOut, "too many connections") || strings.Contains(r.errOut, "refuses the login") {
+		if r.code != cli.Unreachable || !strings.Contains(r.errOut, "pool_max_conns") || !strings.Contains(r.errOut, "too many connections") || strings.Contains(r.errOut, "refuses the login") {
 			t.Errorf("%v: exit %d: %s", args, r.code, r.errOut)
 		}
 	}

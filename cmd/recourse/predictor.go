@@ -7,20 +7,21 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
 // predictor completes with data from the server that the line or the environment names.
 type predictor struct {
-	app  *app
+	app  *cli.App
 	ctx  context.Context
 	done []string // the words before the last one
 	last string   // what has been typed of it
 }
 
 func (p *predictor) client() *client {
-	f := serverFlags{Server: "http://127.0.0.1:8080", APIKey: p.app.env["RECOURSE_API_KEY"]}
-	if s := p.app.env["RECOURSE_SERVER"]; s != "" {
+	f := serverFlags{Server: "http://127.0.0.1:8080", APIKey: p.app.Variables["RECOURSE_API_KEY"]}
+	if s := p.app.Variables["RECOURSE_SERVER"]; s != "" {
 		f.Server = s
 	}
 	for i, word := range p.done {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 )
 
@@ -52,7 +53,7 @@ func problemOf(status int, body []byte) error {
 	if json.Unmarshal(body, &p) != nil || p.Title == "" {
 		p = problem{Title: fmt.Sprintf("the server answered HTTP %d", status), Detail: "without saying why; is it a recourse server, or a proxy in between?"}
 	}
-	return exit(exitOfStatus(status), &p)
+	return cli.Exit(exitOfStatus(status), &p)
 }
 
 // exitOfStatus maps HTTP statuses to exit codes.
@@ -60,15 +61,15 @@ func exitOfStatus(status int) int {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
-		return exitUsage
+		return cli.Usage
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return exitForbidden
+		return cli.Forbidden
 	case http.StatusNotFound:
-		return exitNotFound
+		return cli.NotFound
 	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusPreconditionRequired:
-		return exitConflict
+		return cli.Conflict
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return exitUnreachable
+		return cli.Unreachable
 	}
-	return exitFailed
+	return cli.Failed
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"recourse/internal/cli"
 )
 
 // process is another process of this program.
@@ -28,7 +30,7 @@ const listening = 20 * time.Second
 
 // spawn runs this program with args and returns when it reports its address. The process ends with
 // this one: its stdin is a pipe, which closes when this process ends.
-func (a *app) spawn(dir string, env []string, name string, args ...string) (*process, error) {
+func spawn(a *cli.App, dir string, env []string, name string, args ...string) (*process, error) {
 	self, err := a.Program()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -61,7 +63,7 @@ func (a *app) spawn(dir string, env []string, name string, args ...string) (*pro
 		io.Copy(io.Discard, read)
 		p.cmd.Wait() // the caller notices how it ended
 	}()
-	return p, p.await(a.ctx, said)
+	return p, p.await(a.Ctx, said)
 }
 
 func (p *process) await(ctx context.Context, said <-chan string) error {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -20,19 +22,19 @@ type journalFile struct {
 }
 
 // read reads the file.
-func (f journalFile) read(a *app) (export, *saga.Definition, error) {
-	src, err := a.open(f.File)
+func (f journalFile) read(a *cli.App) (export, *saga.Definition, error) {
+	src, err := a.Open(f.File)
 	if err != nil {
 		return export{}, nil, err
 	}
 	defer src.Close()
 	ex, err := readExport(src)
 	if err != nil {
-		return ex, nil, exit(exitUsage, fmt.Errorf("%s: %w", f.File, err))
+		return ex, nil, cli.Exit(cli.Usage, fmt.Errorf("%s: %w", f.File, err))
 	}
 	if f.Saga != "" {
 		if ex.saga, err = uuid.FromString(f.Saga); err != nil {
-			return ex, nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id", f.Saga))
+			return ex, nil, cli.Exit(cli.Usage, fmt.Errorf("--saga %s is not an id", f.Saga))
 		}
 	}
 	if f.Definition == "" {
@@ -42,18 +44,18 @@ func (f journalFile) read(a *app) (export, *saga.Definition, error) {
 	if err != nil {
 		return ex, nil, err
 	}
-	def, err := a.compile(f.Definition, actions)
+	def, err := compileFile(a, f.Definition, actions)
 	return ex, def, err
 }
 
 // pinned checks that def is the saga's definition.
 func pinned(ex export, def *saga.Definition) error {
 	var d saga.StartedData
-	if err := decode(ex.records[0].Data, &d); err != nil || ex.records[0].Kind != journal.Started {
+	if err := json.Unmarshal(ex.records[0].Data, &d); err != nil || ex.records[0].Kind != journal.Started {
 		return errors.New("the journal does not begin with its start")
 	}
 	if d.SHA256 != def.SHA256 {
-		return exit(exitUsage, fmt.Errorf("--definition is not the saga's definition: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))
+		return cli.Exit(cli.Usage, fmt.Errorf("--definition is not the saga's definition: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))
 	}
 	return nil
 }
@@ -64,7 +66,7 @@ type replayCmd struct {
 }
 
 // Run prints the journal as a story, and the next decision.
-func (c *replayCmd) Run(a *app) error {
+func (c *replayCmd) Run(a *cli.App) error {
 	ex, def, err := c.read(a)
 	if err != nil {
 		return err
@@ -72,11 +74,11 @@ func (c *replayCmd) Run(a *app) error {
 	if c.At > 0 && c.At < int64(len(ex.records)) {
 		ex.records = ex.records[:c.At]
 	}
-	if err := a.tell(def, ex.records); err != nil {
+	if err := tell(a, def, ex.records); err != nil {
 		return err
 	}
 	if def == nil {
-		a.note("give --definition FILE to see what the saga decides next")
+		a.Note("give --definition FILE to see what the saga decides next")
 		return nil
 	}
 	if err := pinned(ex, def); err != nil {
@@ -86,12 +88,12 @@ func (c *replayCmd) Run(a *app) error {
 	if err != nil {
 		return fmt.Errorf("the journal does not replay: %w", err)
 	}
-	a.printf("\nStatus after record %d: %s\n", m.Seq(), a.status(m.Status()))
+	a.Printf("\nStatus after record %d: %s\n", m.Seq(), painted(a, m.Status()))
 	for _, d := range m.Decide() {
-		a.printf("Next: %s\n", story.Harmless(decision(d)))
+		a.Printf("Next: %s\n", story.Harmless(decision(d)))
 	}
 	for _, o := range m.InFlight() {
-		a.printf("In flight: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
+		a.Printf("In flight: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
 	}
 	return nil
 }

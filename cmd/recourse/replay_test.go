@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
@@ -50,14 +51,14 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 		})
 	}
 	path := file(t, "j", forms["array"])
-	if r := run(t, nil, "verify", path); r.code != exitUsage || !strings.Contains(r.errOut, "--saga") {
+	if r := run(t, nil, "verify", path); r.code != cli.Usage || !strings.Contains(r.errOut, "--saga") {
 		t.Errorf("no id: exit %d: %s", r.code, r.errOut)
 	}
 	other := file(t, "other.yaml", source+"# changed\n")
-	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != exitUsage || !strings.Contains(r.errOut, "lacks the saga's definition") {
+	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != cli.Usage || !strings.Contains(r.errOut, "lacks the saga's definition") {
 		t.Errorf("another definition: exit %d: %s", r.code, r.errOut)
 	}
-	if r := runWith(t, "hello", nil, "replay", "-"); r.code != exitUsage {
+	if r := runWith(t, "hello", nil, "replay", "-"); r.code != cli.Usage {
 		t.Errorf("no journal: exit %d: %s", r.code, r.errOut)
 	}
 	golden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
@@ -84,7 +85,7 @@ func TestVerifyReplays(t *testing.T) {
 	ok(t, nil, "verify", path, "--saga", p.ID.String())
 	r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", file(t, "d.yaml", source), "-o", "json")
 	var v verdict
-	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFailed || v.OK || v.Violations[0].Seq != 3 || v.Violations[0].Invariant != 2 {
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != cli.Failed || v.OK || v.Violations[0].Seq != 3 || v.Violations[0].Invariant != 2 {
 		t.Errorf("exit %d: %s", r.code, r.out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -17,7 +18,7 @@ import (
 )
 
 type runCmd struct {
-	outputFlag
+	cli.OutputFlag
 	actionFlags
 	File        string   `arg:"" help:"A definition; - is stdin."`
 	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
@@ -38,21 +39,21 @@ var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
 type local struct {
 	*node
 	watched
-	app  *app
+	app  *cli.App
 	stop uuid.UUID // message id of the cancel after an interrupt
 	show viewer
 }
 
 // Run runs one saga; it returns nil if the saga succeeds. The first interrupt cancels the saga,
 // which is then undone; a second one ends the program.
-func (c *runCmd) Run(a *app) error {
-	o, err := a.beginning(c.Input, c.Vars, c.Var)
+func (c *runCmd) Run(a *cli.App) error {
+	o, err := beginning(a, c.Input, c.Vars, c.Var)
 	if err != nil {
 		return err
 	}
 	src, err := secrets.New(c.SecretDir, a.Env)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	log, err := newLog(a.Stderr, "text", "error", src)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *runCmd) Run(a *app) error {
 	}
 	var store journal.Store = memory.New(memory.Config{})
 	if c.Database != "" {
-		if store, err = openStore(a.ctx, c.Database, true); err != nil {
+		if store, err = openStore(a.Ctx, c.Database, true); err != nil {
 			return err
 		}
 	}
@@ -74,11 +75,11 @@ func (c *runCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(loopback, c.EgressAllow...), Dial: c.dialFlags, Secrets: src, Vars: o.Vars, LLM: models,
-		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Log: log})
+		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(a.ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(a.Ctx))
 	defer stop()
 	if err := n.start(ctx); err != nil {
 		return err
@@ -100,13 +101,13 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 	if err := l.begin(c.File, actions, o); err != nil {
 		return err
 	}
-	l.show = l.app.viewer(l.def, c.machine())
+	l.show = newViewer(l.app, l.def, c.Machine())
 	if err := l.follow(); err != nil {
 		return err
 	}
 	v := l.m.View()
-	if c.machine() {
-		if err := l.app.encoded(v); err != nil {
+	if c.Machine() {
+		if err := l.app.Encode(v); err != nil {
 			return err
 		}
 	}
@@ -114,17 +115,17 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 		return outcome(v.ID, v.Status)
 	}
 	for _, e := range l.m.Inbox() {
-		l.app.note("%s. %s", e.Title, inCommands(e.Detail))
+		l.app.Note("%s. %s", e.Title, inCommands(e.Detail))
 	}
 	if c.Database == "" {
-		return exit(exitFailed, errors.New("the saga needs a person, and was not stored: run it with --database to keep it"))
+		return cli.Exit(cli.Failed, errors.New("the saga needs a person, and was not stored: run it with --database to keep it"))
 	}
-	return exit(exitFailed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
+	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
 }
 
 // begin publishes the actions and the definition in the store and starts the saga.
 func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) error {
-	ctx := l.app.ctx
+	ctx := l.app.Ctx
 	actions.other = func(name string, version int) (*saga.Action, error) {
 		act, err := l.catalog.Action(ctx, name, version)
 		if errors.Is(err, journal.ErrNotFound) {
@@ -132,7 +133,7 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 		}
 		return act, err
 	}
-	def, err := l.app.compile(file, actions)
+	def, err := compileFile(l.app, file, actions)
 	if err != nil {
 		return err
 	}
@@ -144,12 +145,12 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	doc, def, _, err := l.catalog.Publish(ctx, def.Name, def.Source, "")
 	var errs *dsl.Errors
 	if errors.As(err, &errs) {
-		return exit(exitUsage, errs)
+		return cli.Exit(cli.Usage, errs)
 	} else if err != nil {
 		return err
 	}
 	for _, w := range def.Warnings {
-		l.app.note("%s:%d:%d: warning: %s: %s", file, w.Line, w.Column, w.Code, w.Detail)
+		l.app.Note("%s:%d:%d: warning: %s: %s", file, w.Line, w.Column, w.Code, w.Detail)
 	}
 	o.Version = doc.Version
 	data, unique, wrong := saga.Begin(def, o)
@@ -160,7 +161,7 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	begun, err := l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data, false)
 	l.id = begun.ID
 	if errors.Is(err, journal.ErrUnique) {
-		return exit(exitConflict, fmt.Errorf("saga %s is running with the same `unique` value: wait for its end", l.id))
+		return cli.Exit(cli.Conflict, fmt.Errorf("saga %s is running with the same `unique` value: wait for its end", l.id))
 	} else if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
@@ -174,7 +175,7 @@ func (l *local) follow() error {
 	defer stop()
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
-	interrupted := l.app.ctx.Done()
+	interrupted := l.app.Ctx.Done()
 	defer l.show.end(&l.watched)
 	for {
 		if err := l.read(); err != nil {
@@ -199,7 +200,7 @@ func (l *local) follow() error {
 
 // read adds and shows the new records.
 func (l *local) read() error {
-	fresh, err := l.store.Records(context.WithoutCancel(l.app.ctx), l.id, l.m.Seq(), 1000)
+	fresh, err := l.store.Records(context.WithoutCancel(l.app.Ctx), l.id, l.m.Seq(), 1000)
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
 	}
@@ -224,5 +225,5 @@ func (l *local) cancel() error {
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	return l.engine.Send(context.WithoutCancel(l.app.ctx), m)
+	return l.engine.Send(context.WithoutCancel(l.app.Ctx), m)
 }

@@ -23,6 +23,7 @@ import (
 
 	"recourse/api"
 	"recourse/api/ui"
+	"recourse/internal/cli"
 	"recourse/internal/intake"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -112,8 +113,8 @@ const (
 // collectSeldom makes garbage collections rare while the live heap is small, unless GOGC or
 // GOMEMLIMIT is set: the live heap of a server is small compared with the garbage of its requests.
 // It sets a soft memory limit, so that a fast-growing heap is collected in time.
-func (a *app) collectSeldom() {
-	if a.env["GOGC"] != "" || a.env["GOMEMLIMIT"] != "" {
+func collectSeldom(a *cli.App) {
+	if a.Variables["GOGC"] != "" || a.Variables["GOMEMLIMIT"] != "" {
 		return
 	}
 	debug.SetGCPercent(seldom)
@@ -125,7 +126,7 @@ func (a *app) collectSeldom() {
 		now := int64(smallHeap)
 		for {
 			select {
-			case <-a.ctx.Done():
+			case <-a.Ctx.Done():
 				return
 			case <-every.C:
 			}
@@ -140,16 +141,16 @@ func (a *app) collectSeldom() {
 }
 
 // Run serves until the program is asked to stop, then drains.
-func (c *serveCmd) Run(a *app) error {
-	a.collectSeldom()
+func (c *serveCmd) Run(a *cli.App, config *configFile) error {
+	collectSeldom(a)
 	if c.RequireSync && !isPostgres(c.Database) {
-		return exit(exitUsage, errors.New("--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"))
+		return cli.Exit(cli.Usage, errors.New("--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"))
 	}
 	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
-		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
+		return cli.Exit(cli.Usage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
 	}
 	if c.StalledAfter < time.Second {
-		return exit(exitUsage, errors.New("--stalled-after is at least 1s"))
+		return cli.Exit(cli.Usage, errors.New("--stalled-after is at least 1s"))
 	}
 	page, err := c.page()
 	if err != nil {
@@ -157,27 +158,27 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	src, err := secrets.New(c.SecretDir, a.Env)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	log, err := newLog(a.Stderr, c.LogFormat, c.LogLevel, src)
 	if err != nil {
 		return err
 	}
-	vars, err := readVars(c.Vars, a.env)
+	vars, err := readVars(c.Vars, a.Variables)
 	if err != nil {
 		return err
 	}
 	sinks, err := readSinks(c.Config, src)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	hosts, unknown, err := readSecretHosts(c.Config, src)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	limits, err := readLimits(c.Config)
 	if err != nil {
-		return exit(exitUsage, err)
+		return cli.Exit(cli.Usage, err)
 	}
 	if len(unknown) > 0 {
 		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
@@ -186,16 +187,16 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	store, err := c.store(a.ctx, state, log)
+	store, err := c.store(a.Ctx, state, log)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	keys, err := c.access(a.ctx, store)
+	keys, err := c.access(a.Ctx, store)
 	if err != nil {
 		return err
 	}
-	models, err := c.llmFlags.config(a.config.llm)
+	models, err := c.llmFlags.config(config.llm)
 	if err != nil {
 		return err
 	}
@@ -204,11 +205,11 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
+		Lanes: c.lanes(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Version: a.Version, Log: log})
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(a.ctx)
+	ctx, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	if c.WhileStdin {
 		go func() {
@@ -230,9 +231,9 @@ func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 	}
 	d, err := statedir.Open(c.StateDir)
 	if errors.Is(err, statedir.ErrHeld) {
-		return nil, exit(exitConflict, fmt.Errorf("--state-dir %s: %w: each process needs a directory of its own; stop the other process first, or name another directory", c.StateDir, err))
+		return nil, cli.Exit(cli.Conflict, fmt.Errorf("--state-dir %s: %w: each process needs a directory of its own; stop the other process first, or name another directory", c.StateDir, err))
 	} else if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s cannot be used; name a directory on a local disk that this user may write: %w", c.StateDir, err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--state-dir %s cannot be used; name a directory on a local disk that this user may write: %w", c.StateDir, err))
 	}
 	return d, nil
 }
@@ -250,7 +251,7 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 	}
 	last, err := state.Database()
 	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s: its record of the database cannot be read; remove that file if the database is the right one: %w", c.StateDir, err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--state-dir %s: its record of the database cannot be read; remove that file if the database is the right one: %w", c.StateDir, err))
 	}
 	keep := func(system string, timeline int64) {
 		if err := state.NoteDatabase(statedir.Database{System: system, Timeline: timeline}); err != nil {
@@ -269,7 +270,7 @@ func (c *serveCmd) page() (string, error) {
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", exit(exitUsage, errors.New("--public-url is a URL such as https://recourse.example, optionally with a path, without query or fragment"))
+		return "", cli.Exit(cli.Usage, errors.New("--public-url is a URL such as https://recourse.example, optionally with a path, without query or fragment"))
 	}
 	return strings.TrimRight(c.PublicURL, "/"), nil
 }
@@ -286,12 +287,12 @@ type access struct {
 func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return access{}, exit(exitUsage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
+		return access{}, cli.Exit(cli.Usage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
 	}
 	ip := net.ParseIP(host)
 	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
 	if c.NoAuth && !loopback {
-		return access{}, exit(exitUsage, fmt.Errorf("--no-auth is for loopback addresses, and --listen %s can be reached from other machines: leave it out, or listen on 127.0.0.1", c.Listen))
+		return access{}, cli.Exit(cli.Usage, fmt.Errorf("--no-auth is for loopback addresses, and --listen %s can be reached from other machines: leave it out, or listen on 127.0.0.1", c.Listen))
 	}
 	keys, err := store.ListKeys(ctx)
 	if err != nil {
@@ -306,7 +307,7 @@ func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, err
 	const another = "make one with `recourse keys create --role admin --name …` and this --database"
 	switch {
 	case good == 0 && !loopback:
-		return access{}, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key that is good: "+
+		return access{}, cli.Exit(cli.Usage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key that is good: "+
 			another+", or listen on 127.0.0.1", c.Listen))
 	case c.NoAuth:
 		return access{says: "No API key is required (--no-auth): everyone who can connect, also through a proxy on this machine, is an admin."}, nil
@@ -318,10 +319,10 @@ func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, err
 	return access{required: true, says: "Every request needs an API key: the web UI asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth disables this."}, nil
 }
 
-func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys access, limits requestLimits, log *slog.Logger) error {
+func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[string]json.RawMessage, keys access, limits requestLimits, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
+		return cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
 	}
 	address := "http://" + listener.Addr().String()
 	if n.notices != nil && n.notices.URL == "" {
@@ -333,9 +334,9 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	}
 	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys.required, NoAuth: c.NoAuth,
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
-		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done(), Rates: limits.rates})
+		Collectors: []prometheus.Collector{n.metrics}, Version: a.Version, Done: ctx.Done(), Rates: limits.rates})
 	server := &http.Server{
-		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: string(c.TraceURL), Version: version(), Log: log, Done: ctx.Done()}),
+		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: string(c.TraceURL), Version: a.Version, Log: log, Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -346,7 +347,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		l, err := net.Listen("tcp", c.DebugListen)
 		if err != nil {
 			listener.Close()
-			return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
+			return cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
 		}
 		profiles := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
 		defer profiles.Close()
@@ -358,8 +359,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	go sweep(ctx, n.store, log)
 	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
 	n.beside.Go(func() { cron.Run(ctx) })
-	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys.required, "version", version())
-	a.printf("recourse listening on %s\n%s\n", address, keys.says)
+	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys.required, "version", a.Version)
+	a.Printf("recourse listening on %s\n%s\n", address, keys.says)
 
 	select {
 	case err := <-failed:

@@ -18,6 +18,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/pgserver"
 	"recourse/journal"
@@ -39,7 +40,7 @@ func TestServeDrains(t *testing.T) {
 	if _, err := w.Await(t.Context(), func(l world.Ledger) bool { return len(l.Requests()) == 1 }); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Errorf("exit %d:\n%s", code, s.log)
 	}
 	store, err := sqlite.Open(t.Context(), db, sqlite.Options{})
@@ -70,10 +71,10 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 	s := serve(t, nil, "--database", db, "--listen", "0.0.0.0:0")
 	s.env[0] = strings.Replace(s.env[0], "0.0.0.0", "127.0.0.1", 1)
 	s.env[0] = strings.Replace(s.env[0], "[::]", "127.0.0.1", 1)
-	if r := run(t, s.env, "list"); r.code != exitForbidden {
+	if r := run(t, s.env, "list"); r.code != cli.Forbidden {
 		t.Errorf("without a key: exit %d: %s", r.code, r.errOut)
 	}
-	if r := run(t, append(s.env, "RECOURSE_API_KEY=rk_wrong"), "list"); r.code != exitForbidden {
+	if r := run(t, append(s.env, "RECOURSE_API_KEY=rk_wrong"), "list"); r.code != cli.Forbidden {
 		t.Errorf("with a wrong key: exit %d: %s", r.code, r.errOut)
 	}
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
@@ -84,7 +85,7 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 func TestServeOnLoopback(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
-	const forbidden = exitForbidden
+	const forbidden = cli.Forbidden
 	serveAnd := func(want int, says string, args ...string) {
 		t.Helper()
 		s := serve(t, nil, append([]string{"--database", db}, args...)...)
@@ -96,18 +97,18 @@ func TestServeOnLoopback(t *testing.T) {
 			t.Errorf("serve says %q, not %q", s.says, says)
 		}
 	}
-	serveAnd(exitOK, "has no API key")
+	serveAnd(cli.OK, "has no API key")
 	gone := keyIn(t, db, "--expires", "1ns")
 	serveAnd(forbidden, "are expired")
 	secret := keyIn(t, db)
 	serveAnd(forbidden, "RECOURSE_API_KEY")
-	serveAnd(exitOK, "--no-auth", "--no-auth")
+	serveAnd(cli.OK, "--no-auth", "--no-auth")
 	s := serve(t, nil, "--database", db)
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 	if r := run(t, append(s.env, "RECOURSE_API_KEY="+gone), "list"); r.code != forbidden {
 		t.Errorf("with an expired key: exit %d", r.code)
 	}
-	if r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0", "--no-auth"); r.code != exitUsage || !strings.Contains(r.errOut, "--no-auth is for loopback") {
+	if r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0", "--no-auth"); r.code != cli.Usage || !strings.Contains(r.errOut, "--no-auth is for loopback") {
 		t.Errorf("open to all: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -179,7 +180,7 @@ func TestServeCountsKeysThatWork(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	ok(t, nil, "keys", "create", "--database", db, "--role", "admin", "--name", "ops", "--expires", "1ns")
 	r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0")
-	if r.code != exitUsage || !strings.Contains(r.errOut, "no API key") {
+	if r.code != cli.Usage || !strings.Contains(r.errOut, "no API key") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -258,7 +259,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	if again := strings.Fields(out)[0]; again == id {
 		t.Errorf("an ended saga was retried in place: %s", out)
 	}
-	if r := run(t, s.env, "start", "slow", "--wait", "1ms"); r.code != exitFailed || !strings.Contains(r.errOut, "has not ended") {
+	if r := run(t, s.env, "start", "slow", "--wait", "1ms"); r.code != cli.Failed || !strings.Contains(r.errOut, "has not ended") {
 		t.Errorf("a saga that does not end in time: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -278,7 +279,7 @@ func TestFollowInterrupted(t *testing.T) {
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen
 	interrupt()
-	if got := <-code; got != exitFailed {
+	if got := <-code; got != cli.Failed {
 		t.Errorf("exit %d", got)
 	}
 }
@@ -291,20 +292,20 @@ func TestServeStateDir(t *testing.T) {
 	state, other := filepath.Join(dir, "state"), filepath.Join(dir, "b.db")
 	s := serve(t, nil, "--database", filepath.Join(dir, "a.db"), "--state-dir", state)
 	r := run(t, []string{"RECOURSE_STATE_DIR=" + state}, "serve", "--listen", "127.0.0.1:0", "--database", other)
-	if r.code != exitConflict || !strings.Contains(r.errOut, state) || !strings.Contains(r.errOut, "stop the other process first, or name another directory") {
+	if r.code != cli.Conflict || !strings.Contains(r.errOut, state) || !strings.Contains(r.errOut, "stop the other process first, or name another directory") {
 		t.Errorf("a second server: exit %d: %s", r.code, r.errOut)
 	}
 	if _, err := os.Stat(other); err == nil {
 		t.Error("the second server has made its database")
 	}
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Errorf("exit %d:\n%s", code, s.log)
 	}
 	s = serve(t, nil, "--database", other, "--state-dir", state)
 	ok(t, s.env, "definitions", "apply", file(t, "a.yaml", "saga: a\nsteps: [{id: a, set: 1}]\n"))
 	ok(t, s.env, "start", "a", "--wait", "10s")
 	r = run(t, nil, "serve", "--listen", "127.0.0.1:0", "--database", filepath.Join(dir, "c.db"), "--state-dir", other)
-	if r.code != exitUsage || !strings.Contains(r.errOut, "name a directory") {
+	if r.code != cli.Usage || !strings.Contains(r.errOut, "name a directory") {
 		t.Errorf("a file for a state directory: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -315,7 +316,7 @@ func TestServeRemembersItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn, state := pgserver.DSN(t), filepath.Join(t.TempDir(), "state")
 	args := []string{"--database", dsn, "--state-dir", state}
-	if code := serve(t, nil, args...).stop(); code != exitOK {
+	if code := serve(t, nil, args...).stop(); code != cli.OK {
 		t.Fatalf("exit %d", code)
 	}
 	known := filepath.Join(state, "database")
@@ -338,13 +339,13 @@ func TestServeRemembersItsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, nil, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	if r.code != exitFailed || !strings.Contains(r.errOut, "pg_rewind") || !strings.Contains(r.errOut, "remove "+known) || strings.Contains(r.errOut, "refuses the login") {
+	if r.code != cli.Failed || !strings.Contains(r.errOut, "pg_rewind") || !strings.Contains(r.errOut, "remove "+known) || strings.Contains(r.errOut, "refuses the login") {
 		t.Errorf("an old primary: exit %d: %s", r.code, r.errOut)
 	}
 	if err := os.Remove(known); err != nil {
 		t.Fatal(err)
 	}
-	if code := serve(t, nil, args...).stop(); code != exitOK {
+	if code := serve(t, nil, args...).stop(); code != cli.OK {
 		t.Errorf("on purpose: exit %d", code)
 	}
 }

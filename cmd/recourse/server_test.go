@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -48,33 +49,33 @@ func TestCommandsAgainstAServer(t *testing.T) {
 		told.WriteString("\n")
 		return r
 	}
-	step(exitOK, "definitions", "apply", def)
-	step(exitOK, "definitions", "apply", def)
-	step(exitOK, "definitions", "list")
-	step(exitOK, "start", "hello", "--input", `{"n":9007199254740993,"city":"LIS"}`, "--label", "team=a", "--wait", "10s")
-	step(exitUsage, "start", "hello", "--input", `{"n":1}`)
-	step(exitNotFound, "start", "helo")
+	step(cli.OK, "definitions", "apply", def)
+	step(cli.OK, "definitions", "apply", def)
+	step(cli.OK, "definitions", "list")
+	step(cli.OK, "start", "hello", "--input", `{"n":9007199254740993,"city":"LIS"}`, "--label", "team=a", "--wait", "10s")
+	step(cli.Usage, "start", "hello", "--input", `{"n":1}`)
+	step(cli.NotFound, "start", "helo")
 	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
 		t.Fatal(err)
 	}
-	id := strings.Fields(step(exitOK, "start", "hello", "--input", `{"n":1,"city":"OSL"}`).out)[0]
+	id := strings.Fields(step(cli.OK, "start", "hello", "--input", `{"n":1,"city":"OSL"}`).out)[0]
 	waitFor(t, s, id, saga.Stuck)
-	step(exitOK, "inbox")
-	step(exitConflict, "resume", id)
-	step(exitConflict, "resolve", id, "book", "--outcome", "succeeded", "--reason", "looked", "--if-seq", "1")
-	step(exitOK, "resolve", id, "book", "--outcome", "succeeded", "--set-output", `{"id":"bk_2"}`, "--reason", "looked")
+	step(cli.OK, "inbox")
+	step(cli.Conflict, "resume", id)
+	step(cli.Conflict, "resolve", id, "book", "--outcome", "succeeded", "--reason", "looked", "--if-seq", "1")
+	step(cli.OK, "resolve", id, "book", "--outcome", "succeeded", "--set-output", `{"id":"bk_2"}`, "--reason", "looked")
 	waitFor(t, s, id, saga.Succeeded)
-	step(exitOK, "inbox")
-	step(exitOK, "show", id)
-	step(exitOK, "show", id, "--steps")
-	step(exitOK, "journal", id, "--follow")
-	step(exitOK, "list")
-	step(exitOK, "list", "--label", "team=a", "--status", "succeeded")
-	step(exitConflict, "cancel", id)
-	step(exitConflict, "retry", id, "--reason", "again")
-	step(exitNotFound, "show", "019aa5d0-0000-7000-8000-000000000001")
+	step(cli.OK, "inbox")
+	step(cli.OK, "show", id)
+	step(cli.OK, "show", id, "--steps")
+	step(cli.OK, "journal", id, "--follow")
+	step(cli.OK, "list")
+	step(cli.OK, "list", "--label", "team=a", "--status", "succeeded")
+	step(cli.Conflict, "cancel", id)
+	step(cli.Conflict, "retry", id, "--reason", "again")
+	step(cli.NotFound, "show", "019aa5d0-0000-7000-8000-000000000001")
 	golden(t, "server", told.String())
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Errorf("serve ended with %d:\n%s", code, s.log)
 	}
 }
@@ -139,7 +140,7 @@ func TestJSONOutputIsExact(t *testing.T) {
 		t.Errorf("verify says %s", out)
 	}
 	broken := file(t, "b.ndjson", strings.Replace(journal, "LIS", "OSL", 1))
-	if r := run(t, nil, "verify", broken); r.code != exitFailed || !strings.Contains(r.out, "record 1 does not match its hash") {
+	if r := run(t, nil, "verify", broken); r.code != cli.Failed || !strings.Contains(r.out, "record 1 does not match its hash") {
 		t.Errorf("verify of a changed journal: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }
@@ -155,7 +156,7 @@ func TestStartWithAKeyIsOneSaga(t *testing.T) {
 		t.Errorf("the same start twice gave %s and %s", first, second)
 	}
 	args[3] = `{"n":2,"city":"LIS"}`
-	if r := run(t, s.env, args...); r.code != exitUsage {
+	if r := run(t, s.env, args...); r.code != cli.Usage {
 		t.Errorf("another start under the same key: exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -168,7 +169,7 @@ func TestKeys(t *testing.T) {
 	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "dashboard"))
 	viewer := append(s.env, "RECOURSE_API_KEY="+secret)
 	ok(t, viewer, "list")
-	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != exitForbidden {
+	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != cli.Forbidden {
 		t.Errorf("a viewer publishes: exit %d: %s", r.code, r.errOut)
 	}
 	golden(t, "keys", ok(t, env, "keys", "list"))
@@ -177,7 +178,7 @@ func TestKeys(t *testing.T) {
 		t.Fatalf("keys: %v, %v", list, err)
 	}
 	for text, want := range map[string]string{list[0].ID[:7]: "first 8 characters", "dashboard": "first 8 characters"} {
-		if r := run(t, env, "keys", "revoke", text); r.code != exitUsage || !strings.Contains(r.errOut, want) {
+		if r := run(t, env, "keys", "revoke", text); r.code != cli.Usage || !strings.Contains(r.errOut, want) {
 			t.Errorf("revoke %s: exit %d: %s", text, r.code, r.errOut)
 		}
 	}
@@ -185,10 +186,10 @@ func TestKeys(t *testing.T) {
 	if out := ok(t, env, "keys", "revoke", list[0].ID[:13]); out != list[0].ID+" (dashboard) revoked\n" {
 		t.Errorf("%q", out)
 	}
-	if r := run(t, viewer, "list"); r.code != exitForbidden {
+	if r := run(t, viewer, "list"); r.code != cli.Forbidden {
 		t.Errorf("a revoked key: exit %d: %s", r.code, r.errOut)
 	}
-	if r := run(t, env, "keys", "revoke", list[0].ID); r.code != exitNotFound {
+	if r := run(t, env, "keys", "revoke", list[0].ID); r.code != cli.NotFound {
 		t.Errorf("revoked twice: exit %d: %s", r.code, r.errOut)
 	}
 }

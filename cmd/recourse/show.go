@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -17,15 +18,15 @@ import (
 
 type showCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Steps  bool   `help:"A table of the steps instead of the story."`
 	Follow bool   `short:"f" help:"Show it live until it ends; exit 1 unless it succeeds."`
 }
 
 // Run shows a saga.
-func (c *showCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *showCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -38,10 +39,10 @@ func (c *showCmd) Run(a *app) error {
 	if c.Follow {
 		return c.follow(a, cl, v)
 	}
-	if c.machine() {
-		return a.raw(r.body)
+	if c.Machine() {
+		return a.Raw(r.body)
 	}
-	a.view(v)
+	printView(a, v)
 	if c.Steps {
 		return c.steps(a, cl)
 	}
@@ -49,20 +50,20 @@ func (c *showCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	a.printf("\n")
+	a.Printf("\n")
 	def := cl.definition(v.Definition, v.Version)
-	if err := a.tell(def, records); err != nil {
+	if err := tell(a, def, records); err != nil {
 		return err
 	}
-	a.waiting(cl, v, def, records)
+	printWaiting(a, cl, v, def, records)
 	if len(v.Open) > 0 {
-		a.printf("\nIt waits for a person: see `recourse inbox --saga %s`\n", v.ID)
+		a.Printf("\nIt waits for a person: see `recourse inbox --saga %s`\n", v.ID)
 	}
 	return nil
 }
 
-// waiting prints what a live saga waits for.
-func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []journal.Record) {
+// printWaiting prints what a live saga waits for.
+func printWaiting(a *cli.App, cl *client, v saga.View, def *saga.Definition, records []journal.Record) {
 	if def == nil || v.Status.Terminal() {
 		return
 	}
@@ -76,31 +77,31 @@ func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []j
 	}
 	waits, now := w.waits(views), cl.clock()()
 	if len(waits) > 0 {
-		a.printf("\n")
+		a.Printf("\n")
 	}
 	for _, s := range views {
 		if wait, ok := waits[s.Path]; ok {
-			a.printf("%s %s\n", s.Path, story.Harmless(wait.text(now)))
+			a.Printf("%s %s\n", s.Path, story.Harmless(wait.text(now)))
 		}
 	}
 	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" {
-		a.printf("\nwaits for the end of its parent, saga %s\n", v.Parent)
+		a.Printf("\nwaits for the end of its parent, saga %s\n", v.Parent)
 	}
 }
 
-func (a *app) view(v saga.View) {
-	a.printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, a.status(v.Status))
+func printView(a *cli.App, v saga.View) {
+	a.Printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, painted(a, v.Status))
 	line := func(name, value string) {
 		if value != "" {
-			a.printf("  %-8s %s\n", name, story.Short(value, 4000))
+			a.Printf("  %-8s %s\n", name, story.Short(value, 4000))
 		}
 	}
-	line("started", clock(v.CreatedAt.Time))
+	line("started", cli.Clock(v.CreatedAt.Time))
 	if v.EndedAt != nil {
-		line("ended", clock(v.EndedAt.Time))
+		line("ended", cli.Clock(v.EndedAt.Time))
 	}
 	if v.WakeAt != nil {
-		line("wakes", clock(v.WakeAt.Time))
+		line("wakes", cli.Clock(v.WakeAt.Time))
 	}
 	if v.Reason != nil {
 		line("why", strings.TrimSuffix(v.Reason.Title+": "+v.Reason.Detail, ": "))
@@ -112,7 +113,7 @@ func (a *app) view(v saga.View) {
 	line("output", string(v.Output))
 }
 
-func (c *showCmd) steps(a *app, cl *client) error {
+func (c *showCmd) steps(a *cli.App, cl *client) error {
 	var list page[saga.StepView]
 	if _, err := cl.get(sagaPath(c.Saga, "steps"), &list); err != nil {
 		return err
@@ -125,8 +126,8 @@ func (c *showCmd) steps(a *app, cl *client) error {
 		}
 		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), strconv.Itoa(len(s.Attempts)), s.Key, last})
 	}
-	a.printf("\n")
-	a.table([]column{{head: "STEP", least: 12}, {head: "KIND"}, {head: "STATUS"}, {head: "ATTEMPTS", extra: true}, {head: "KEY", extra: true}, {head: "OUTPUT OR ERROR", least: 20}}, rows)
+	a.Printf("\n")
+	a.Table([]cli.Column{{Head: "STEP", Least: 12}, {Head: "KIND"}, {Head: "STATUS"}, {Head: "ATTEMPTS", Extra: true}, {Head: "KEY", Extra: true}, {Head: "OUTPUT OR ERROR", Least: 20}}, rows)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"recourse/internal/cli"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/saga"
@@ -133,7 +134,7 @@ func section(path, name string) (json.RawMessage, error) {
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == name {
-			raw, err := nodeJSON(root.Content[i+1])
+			raw, err := cli.YAMLToJSON(root.Content[i+1])
 			if err != nil {
 				return nil, fmt.Errorf("%w %s: %s: %w", errConfig, path, name, err)
 			}

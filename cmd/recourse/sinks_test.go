@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/journal/sqlite"
 	"recourse/saga"
@@ -39,13 +40,13 @@ func TestEmittedEventsReachSinks(t *testing.T) {
 		return serve(t, []string{whsec}, "--database", db, "--config", config)
 	}
 	s := start("http://127.0.0.1:1/")
-	if r := run(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, emit: com.shop.x, to: crm}\n")); r.code != exitUsage || !strings.Contains(r.errOut, "it has audit") {
+	if r := run(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, emit: com.shop.x, to: crm}\n")); r.code != cli.Usage || !strings.Contains(r.errOut, "it has audit") {
 		t.Errorf("an unknown sink: exit %d: %s", r.code, r.errOut)
 	}
 	ok(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, set: 1}\nfinally:\n  - {id: b, emit: \"com.shop.${saga.status}\"}\n"))
 	id := strings.Fields(ok(t, s.env, "start", "w"))[0]
 	waitFor(t, s, id, saga.Succeeded)
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Fatalf("exit %d: %s", code, s.log)
 	}
 	start(sink.URL)
@@ -112,7 +113,7 @@ func TestBadSinks(t *testing.T) {
 		"[{name: a, url: https://a.example}, {name: a, url: https://a.com}]": "twice",
 	} {
 		r := run(t, []string{"RECOURSE_SECRET_OTHER=canary-1"}, "serve", "--database", filepath.Join(t.TempDir(), "a.db"), "--config", file(t, "c.yaml", "sinks: "+content+"\n"))
-		if r.code != exitUsage || !strings.Contains(r.errOut, says) || strings.Contains(r.errOut, "canary-1") {
+		if r.code != cli.Usage || !strings.Contains(r.errOut, says) || strings.Contains(r.errOut, "canary-1") {
 			t.Errorf("%q: exit %d, want %q: %s", content, r.code, says, r.errOut)
 		}
 	}

@@ -3,13 +3,14 @@ package main
 import (
 	"net/url"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
 )
 
 type stalledCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Kind string `placeholder:"KIND" help:"Only this kind, such as unclaimed or no_worker."`
 	Saga string `placeholder:"ID" help:"Only entries of this saga."`
 }
@@ -26,8 +27,8 @@ type stall struct {
 }
 
 // Run lists stalled sagas and steps.
-func (c *stalledCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *stalledCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (c *stalledCmd) Run(a *app) error {
 			q.Set(name, value)
 		}
 	}
-	if c.machine() {
+	if c.Machine() {
 		return listRaw(a, cl, "/v1/stalled", q, 0)
 	}
 	list, err := pages[stall](cl, "/v1/stalled", q, 0)
@@ -45,15 +46,15 @@ func (c *stalledCmd) Run(a *app) error {
 		return err
 	}
 	if len(list) == 0 {
-		a.printf("Nothing is stalled.\n")
+		a.Printf("Nothing is stalled.\n")
 	}
 	for _, s := range list {
 		step := ""
 		if s.Path != "" {
 			step = ", step " + s.Path
 		}
-		a.printf("%s  saga %s  %s %s%s, since %s\n", story.Paint(s.Kind, story.Doubt, a.colour), s.Saga, s.Definition, s.Version, step, clock(s.Since.Time))
-		a.printf("  %s\n", s.Why)
+		a.Printf("%s  saga %s  %s %s%s, since %s\n", story.Paint(s.Kind, story.Doubt, a.Colour), s.Saga, s.Definition, s.Version, step, cli.Clock(s.Since.Time))
+		a.Printf("  %s\n", s.Why)
 	}
 	return nil
 }

@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
 )
 
 type startCmd struct {
 	serverFlags
-	outputFlag
+	cli.OutputFlag
 	Definition string        `arg:"" completion-predictor:"definition" help:"The definition's name."`
 	Input      string        `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	DefVersion string        `name:"version" placeholder:"vN" help:"A version other than the newest."`
@@ -32,16 +33,16 @@ type startRequest struct {
 }
 
 // Run starts the saga, and waits for it if asked.
-func (c *startCmd) Run(a *app) error {
-	cl, err := c.client(a.ctx)
+func (c *startCmd) Run(a *cli.App) error {
+	cl, err := c.client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	body := startRequest{Definition: c.Definition, Version: c.DefVersion, Budget: c.Budget}
-	if body.Input, err = a.jsonArg("--input", c.Input); err != nil {
+	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
 		return err
 	}
-	if body.Labels, err = pairs("--label", c.Label); err != nil {
+	if body.Labels, err = cli.Pairs("--label", c.Label); err != nil {
 		return err
 	}
 	r, err := cl.do(call{method: http.MethodPost, path: "/v1/sagas", body: body, header: map[string]string{"Idempotency-Key": c.Key}})
@@ -57,8 +58,8 @@ func (c *startCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if c.machine() {
-		if err := a.raw(r.body); err != nil {
+	if c.Machine() {
+		if err := a.Raw(r.body); err != nil {
 			return err
 		}
 	} else {
@@ -66,7 +67,7 @@ func (c *startCmd) Run(a *app) error {
 		if v.Reason != nil {
 			why = ": " + story.Harmless(v.Reason.Title)
 		}
-		a.printf("%s  %s%s\n", v.ID, a.status(v.Status), why)
+		a.Printf("%s  %s%s\n", v.ID, painted(a, v.Status), why)
 	}
 	if c.Wait > 0 {
 		return outcome(v.ID, v.Status)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/journal/postgres"
 	"recourse/journal/sqlite"
@@ -57,20 +58,20 @@ func databaseOf(database string, create bool) (migrations.Database, error) {
 // database file".
 func fileUsable(path string, create bool) error {
 	if i := strings.Index(path, "://"); i > 0 {
-		return exit(exitUsage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", path[:i+3]))
+		return cli.Exit(cli.Usage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", path[:i+3]))
 	}
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return exit(exitUsage, fmt.Errorf("the directory %s of --database %s does not exist: create it, or name another file", dir, path))
+		return cli.Exit(cli.Usage, fmt.Errorf("the directory %s of --database %s does not exist: create it, or name another file", dir, path))
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return exit(exitUsage, fmt.Errorf("--database %s is a directory: name a file in it", path))
+		return cli.Exit(cli.Usage, fmt.Errorf("--database %s is a directory: name a file in it", path))
 	} else if err != nil && !create {
-		return exit(exitUsage, fmt.Errorf("there is no database %s: `recourse serve` or `recourse migrate up` makes it", path))
+		return cli.Exit(cli.Usage, fmt.Errorf("there is no database %s: `recourse serve` or `recourse migrate up` makes it", path))
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return exit(exitUsage, fmt.Errorf("--database %s cannot be written: check the permissions of the file and of its directory", path))
+		return cli.Exit(cli.Usage, fmt.Errorf("--database %s cannot be written: check the permissions of the file and of its directory", path))
 	}
 	return f.Close()
 }
@@ -84,16 +85,16 @@ func databaseError(database string, err error) error {
 	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind):
 		return err
 	case errors.Is(err, postgres.ErrWentBack):
-		return exit(exitFailed, errors.New(wentBack(err)))
+		return cli.Exit(cli.Failed, errors.New(wentBack(err)))
 	case errors.As(err, &config):
-		return exit(exitUsage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
+		return cli.Exit(cli.Usage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
 	case full(err):
-		return exit(exitUnreachable, fmt.Errorf("PostgreSQL has no connection left for recourse: end what uses too many, lower pool_max_conns in --database (each node "+
+		return cli.Exit(cli.Unreachable, fmt.Errorf("PostgreSQL has no connection left for recourse: end what uses too many, lower pool_max_conns in --database (each node "+
 			"opens twice as many, and one that listens), raise the limit, or put a pooler in between: %s", lastLine(err)))
 	case errors.As(err, &connect), errors.As(err, &network):
-		return exit(exitUnreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
+		return cli.Exit(cli.Unreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
 	case !isPostgres(database) && strings.Contains(err.Error(), "not a database"):
-		return exit(exitUsage, fmt.Errorf("--database %s is not a SQLite file: name another", database))
+		return cli.Exit(cli.Usage, fmt.Errorf("--database %s is not a SQLite file: name another", database))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 )
 
@@ -28,53 +29,53 @@ const (
 const onceRows = 50
 
 // Run shows the state of a server until q is pressed.
-func (c *topCmd) Run(a *app) error {
+func (c *topCmd) Run(a *cli.App) error {
 	if c.Every < 100*time.Millisecond {
-		return exit(exitUsage, errors.New("--every is at least 100ms"))
+		return cli.Exit(cli.Usage, errors.New("--every is at least 100ms"))
 	}
-	ctx, stop := context.WithCancel(a.ctx)
+	ctx, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	cl, err := c.client(ctx)
 	if err != nil {
 		return err
 	}
 	o := &overview{client: cl, steps: make(map[string]stepSeen)}
-	if err := o.read(a.listed()); err != nil {
+	if err := o.read(listedRows(a)); err != nil {
 		return err
 	}
-	if c.Once || !a.live {
-		for _, r := range o.frame(a.frameWidth(), time.Now()) {
-			a.printf("%s\n", story.Paint(r.text, r.tone, a.colour))
+	if c.Once || !a.Live {
+		for _, r := range o.frame(frameWidth(a), time.Now()) {
+			a.Printf("%s\n", story.Paint(r.text, r.tone, a.Colour))
 		}
 		return nil
 	}
-	if f, ok := a.Stdin.(*os.File); ok && terminal(f) {
-		back, err := keyPresses(f)
+	if f, ok := a.Stdin.(*os.File); ok && cli.IsTerminal(f) {
+		back, err := cli.ReadKeys(f)
 		if err != nil {
 			return fmt.Errorf("the terminal's keys: %w", err)
 		}
 		defer back()
 		go quitKey(f, stop)
 	}
-	a.printf("%s", screenOn)
-	defer a.printf("%s", screenOff)
+	a.Printf("%s", screenOn)
+	defer a.Printf("%s", screenOff)
 	return c.refresh(ctx, a, o)
 }
 
 // refresh draws until ctx is done. It keeps polling a server that does not respond.
-func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
+func (c *topCmd) refresh(ctx context.Context, a *cli.App, o *overview) error {
 	every := time.NewTicker(c.Every)
 	defer every.Stop()
 	for {
-		a.drawFrame(o.frame(a.columns(), time.Now()))
+		drawFrame(a, o.frame(a.Columns(), time.Now()))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-every.C:
 		}
 		o.trouble = ""
-		if err := o.read(a.listed()); err != nil && ctx.Err() == nil {
-			if code := codeOf(err); code != exitUnreachable && code != exitFailed {
+		if err := o.read(listedRows(a)); err != nil && ctx.Err() == nil {
+			if code := cli.ExitCode(err); code != cli.Unreachable && code != cli.Failed {
 				return err
 			}
 			o.trouble = err.Error()
@@ -82,32 +83,32 @@ func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
 	}
 }
 
-// listed returns how many sagas fit on the screen.
-func (a *app) listed() int {
-	if !a.tty {
+// listedRows returns how many sagas fit on the screen.
+func listedRows(a *cli.App) int {
+	if !a.TTY {
 		return onceRows
 	}
-	return max(a.rows()-headLines, 1)
+	return max(a.Rows()-headLines, 1)
 }
 
 // frameWidth returns the terminal's width; without a terminal lines are not shortened.
-func (a *app) frameWidth() int {
-	if !a.tty {
+func frameWidth(a *cli.App) int {
+	if !a.TTY {
 		return 1 << 20
 	}
-	return a.columns()
+	return a.Columns()
 }
 
 // drawFrame replaces the frame before.
-func (a *app) drawFrame(rows []row) {
+func drawFrame(a *cli.App, rows []row) {
 	var b strings.Builder
 	b.WriteString(topLeft)
-	rows = rows[:min(len(rows), a.rows()-1)]
+	rows = rows[:min(len(rows), a.Rows()-1)]
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%s\x1b[K\r\n", story.Paint(r.text, r.tone, a.colour))
+		fmt.Fprintf(&b, "%s\x1b[K\r\n", story.Paint(r.text, r.tone, a.Colour))
 	}
 	b.WriteString("\x1b[J")
-	a.printf("%s", b.String())
+	a.Printf("%s", b.String())
 }
 
 // quitKey waits for q. Ctrl-C stays a signal.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/tracing"
 	"recourse/saga/kinds/llm"
 )
@@ -19,27 +20,27 @@ type tracesFlag struct {
 }
 
 // tracer returns the exporter of spans, nil if none is configured.
-func (f tracesFlag) tracer(a *app, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
-	if !tracing.Wanted(f.OTLPEndpoint, a.env) {
+func (f tracesFlag) tracer(a *cli.App, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
+	if !tracing.Wanted(f.OTLPEndpoint, a.Variables) {
 		return nil, nil
 	}
-	sample, err := tracing.Sampler(a.env)
+	sample, err := tracing.Sampler(a.Variables)
 	if err != nil {
-		return nil, exit(exitUsage, err)
+		return nil, cli.Exit(cli.Usage, err)
 	}
-	export, err := tracing.Exporter(a.ctx, f.OTLPEndpoint, a.env)
+	export, err := tracing.Exporter(a.Ctx, f.OTLPEndpoint, a.Variables)
 	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--otlp-endpoint: %w", err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--otlp-endpoint: %w", err))
 	}
 	instance, err := uuid.NewV4()
 	if err != nil {
 		return nil, fmt.Errorf("name this process: %w", err)
 	}
-	if protocol := a.env["OTEL_EXPORTER_OTLP_PROTOCOL"]; protocol != "" && protocol != "http/protobuf" {
+	if protocol := a.Variables["OTEL_EXPORTER_OTLP_PROTOCOL"]; protocol != "" && protocol != "http/protobuf" {
 		log.Warn("spans are exported as http/protobuf only: name the collector's port for that, mostly 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 	}
 	return tracing.New(tracing.Config{Export: export, Sample: sample, Provider: models.ProviderAt, Log: log,
-		Resource: tracing.Resource{Version: version(), Instance: instance.String()}}), nil
+		Resource: tracing.Resource{Version: a.Version, Instance: instance.String()}}), nil
 }
 
 // traceURL is the URL of a trace, for links.

@@ -11,6 +11,8 @@ import (
 
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"recourse/internal/cli"
 )
 
 // collecting counts spans by name.
@@ -78,7 +80,7 @@ func TestTraces(t *testing.T) {
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"), "--otlp-endpoint", c.URL, "--trace-url", "https://jaeger.example/trace/{trace_id}")
 	ok(t, s.env, "definitions", "apply", def)
 	ok(t, s.env, "start", "hello", "-i", input, "--wait", "20s")
-	if code := s.stop(); code != exitOK {
+	if code := s.stop(); code != cli.OK {
 		t.Errorf("exit %d:\n%s", code, s.log)
 	}
 	c.is(t, whole)
@@ -97,7 +99,7 @@ func TestTracesRefused(t *testing.T) {
 		{nil, []string{"serve", "--trace-url", "javascript:{trace_id}"}, "http"},
 		{[]string{"OTEL_TRACES_SAMPLER=half"}, []string{"run", def, "--otlp-endpoint", "http://127.0.0.1:1"}, "parentbased_"},
 	} {
-		if r := run(t, append(tt.env, "RECOURSE_VAR_air=http://127.0.0.1:1"), tt.args...); r.code != exitUsage || !strings.Contains(r.errOut, tt.want) {
+		if r := run(t, append(tt.env, "RECOURSE_VAR_air=http://127.0.0.1:1"), tt.args...); r.code != cli.Usage || !strings.Contains(r.errOut, tt.want) {
 			t.Errorf("%v: exit %d: %s", tt.args, r.code, r.errOut)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/story/storytest"
+	"recourse/internal/test/pty"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -57,8 +59,8 @@ steps:
 func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	t.Helper()
 	var out bytes.Buffer
-	on := &screen{columns: columns, rows: rows}
-	a := &app{Main: Main{Stdout: &out}, env: map[string]string{"COLUMNS": strconv.Itoa(columns), "LINES": strconv.Itoa(rows)}}
+	on := &pty.Screen{Columns: columns, Rows: rows}
+	a := cli.New(t.Context(), []string{"COLUMNS=" + strconv.Itoa(columns), "LINES=" + strconv.Itoa(rows)}, nil, &out, nil)
 	w := &watched{def: p.Def, id: p.ID, m: saga.New(p.Def, p.ID)}
 	show := newTree(a)
 	var told strings.Builder
@@ -69,12 +71,12 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 		show.now = func() time.Time { return r.At }
 		show.drawn = time.Time{}
 		show.grew(w, []journal.Record{r})
-		on.write(out.String())
+		on.Write(out.String())
 		out.Reset()
-		fmt.Fprintf(&told, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.text())
+		fmt.Fprintf(&told, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.Text())
 	}
-	if on.wraps > 0 || len(on.lines) > rows || len(on.unknown) > 0 {
-		t.Errorf("%d lines wrapped, %d lines, unknown to the screen: %v", on.wraps, len(on.lines), on.unknown)
+	if on.Wraps > 0 || len(on.Lines) > rows || len(on.Unknown) > 0 {
+		t.Errorf("%d lines wrapped, %d lines, unknown to the screen: %v", on.Wraps, len(on.Lines), on.Unknown)
 	}
 	return told.String()
 }

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 
+	"recourse/internal/cli"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 )
 
 type validateCmd struct {
-	outputFlag
+	cli.OutputFlag
 	actionFlags
 	Files  []string `arg:"" name:"file" help:"Definitions and actions; - is stdin. Definitions may use the actions and run the definitions among them."`
 	Strict bool     `help:"Treat warnings as errors."`
@@ -25,14 +26,14 @@ type validated struct {
 }
 
 // Run checks the files and fails if any has an error.
-func (c *validateCmd) Run(a *app) error {
+func (c *validateCmd) Run(a *cli.App) error {
 	actions, err := c.actions(a)
 	if err != nil {
 		return err
 	}
 	sources := make([][]byte, len(c.Files))
 	for i, f := range c.Files {
-		if sources[i], err = a.source(f); err != nil {
+		if sources[i], err = a.ReadSource(f); err != nil {
 			return err
 		}
 		if !dsl.IsAction(sources[i]) {
@@ -41,7 +42,7 @@ func (c *validateCmd) Run(a *app) error {
 		var errs *dsl.Errors
 		// Errors of the document are listed below.
 		if err := actions.read(f, sources[i]); err != nil && !errors.As(err, &errs) {
-			return exit(exitUsage, err)
+			return cli.Exit(cli.Usage, err)
 		}
 	}
 	children := childrenOf(c.Files, sources, dsl.Options{Kinds: kinds.All(), Actions: actions.find})
@@ -58,15 +59,15 @@ func (c *validateCmd) Run(a *app) error {
 		}
 		list = append(list, v)
 	}
-	if c.machine() {
-		if err := a.encoded(list); err != nil {
+	if c.Machine() {
+		if err := a.Encode(list); err != nil {
 			return err
 		}
 	} else {
-		a.findings(list)
+		printFindings(a, list)
 	}
 	if bad > 0 {
-		return exit(exitUsage, nil)
+		return cli.Exit(cli.Usage, nil)
 	}
 	return nil
 }
@@ -120,16 +121,16 @@ func check(file string, src []byte, o dsl.Options) ([]saga.Finding, *dsl.Errors)
 	return def.Warnings, nil
 }
 
-func (a *app) findings(list []validated) {
+func printFindings(a *cli.App, list []validated) {
 	for _, v := range list {
 		for _, f := range v.Errors {
-			a.printf("%s:%d:%d: %s: %s\n", v.File, f.Line, f.Column, f.Code, f.Detail)
+			a.Printf("%s:%d:%d: %s: %s\n", v.File, f.Line, f.Column, f.Code, f.Detail)
 		}
 		for _, f := range v.Warnings {
-			a.printf("%s:%d:%d: warning: %s: %s\n", v.File, f.Line, f.Column, f.Code, f.Detail)
+			a.Printf("%s:%d:%d: warning: %s: %s\n", v.File, f.Line, f.Column, f.Code, f.Detail)
 		}
 		if v.OK {
-			a.printf("%s: ok%s\n", v.File, counted(len(v.Warnings)))
+			a.Printf("%s: ok%s\n", v.File, counted(len(v.Warnings)))
 		}
 	}
 }
@@ -144,15 +145,15 @@ func counted(warnings int) string {
 	return fmt.Sprintf(", %d warnings", warnings)
 }
 
-// compile reads and compiles a definition, or returns its errors.
-func (a *app) compile(file string, actions *actionSet) (*saga.Definition, error) {
-	src, err := a.source(file)
+// compileFile reads and compiles a definition, or returns its errors.
+func compileFile(a *cli.App, file string, actions *actionSet) (*saga.Definition, error) {
+	src, err := a.ReadSource(file)
 	if err != nil {
 		return nil, err
 	}
 	def, errs := dsl.Parse(file, src, dsl.Options{Kinds: kinds.All(), Actions: actions.find})
 	if errs != nil {
-		return nil, exit(exitUsage, fmt.Errorf("the definition has errors:\n%w", errs))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("the definition has errors:\n%w", errs))
 	}
 	return def, nil
 }

@@ -7,9 +7,10 @@ import (
 	"regexp"
 	"strings"
 
-	"recourse/journal"
-
 	"go.yaml.in/yaml/v4"
+
+	"recourse/internal/cli"
+	"recourse/journal"
 )
 
 const varPrefix = "RECOURSE_VAR_"
@@ -22,7 +23,7 @@ func readVars(path string, env map[string]string) (map[string]json.RawMessage, e
 	vars := make(map[string]json.RawMessage)
 	if path != "" {
 		if err := varsFile(path, vars); err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 	}
 	for entry, value := range env {
@@ -31,7 +32,7 @@ func readVars(path string, env map[string]string) (map[string]json.RawMessage, e
 			continue
 		}
 		if !varName.MatchString(name) {
-			return nil, exit(exitUsage, fmt.Errorf("%s: a var's name has letters, digits and _, and begins with no digit", entry))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: a var's name has letters, digits and _, and begins with no digit", entry))
 		}
 		text, err := journal.Encode(value)
 		if err != nil {
@@ -66,7 +67,7 @@ func varsFile(path string, into map[string]json.RawMessage) error {
 		if _, twice := into[name]; twice {
 			return fmt.Errorf("--vars %s:%d: %s is there twice", path, root.Content[i].Line, name)
 		}
-		if into[name], err = nodeJSON(root.Content[i+1]); err != nil {
+		if into[name], err = cli.YAMLToJSON(root.Content[i+1]); err != nil {
 			return fmt.Errorf("--vars %s:%d: %s: %w", path, root.Content[i+1].Line, name, err)
 		}
 	}

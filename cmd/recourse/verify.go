@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
@@ -18,7 +20,7 @@ import (
 // verifyCmd checks journals, offline or in their database, against their definitions and the ledger
 // of the remote service.
 type verifyCmd struct {
-	outputFlag
+	cli.OutputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
 	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database; read-only, also while servers use it."`
 	Saga     string   `placeholder:"ID" help:"With a file: the saga's id, if the file does not contain it; the hash chain starts with it. With --database: check only this saga; the first 8 characters of its id suffice."`
@@ -36,9 +38,9 @@ type verifyCmd struct {
 }
 
 // Run checks everything that the given files allow.
-func (c *verifyCmd) Run(a *app) error {
+func (c *verifyCmd) Run(a *cli.App) error {
 	if (len(c.Files) > 0) == (c.Database != "") {
-		return exit(exitUsage, errors.New("name exported journals, or a --database"))
+		return cli.Exit(cli.Usage, errors.New("name exported journals, or a --database"))
 	}
 	cfg, err := c.config(a)
 	if err != nil {
@@ -48,7 +50,7 @@ func (c *verifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defs, err := a.definitionSet(c.Definitions, actions)
+	defs, err := definitionSet(a, c.Definitions, actions)
 	if err != nil {
 		return err
 	}
@@ -63,14 +65,14 @@ func (c *verifyCmd) Run(a *app) error {
 		return err
 	}
 	if c.Since != "" && v.checker.Totals().Sagas == 0 {
-		return exit(exitNotFound, fmt.Errorf("no saga was started since %s: nothing was checked", c.Since))
+		return cli.Exit(cli.NotFound, fmt.Errorf("no saga was started since %s: nothing was checked", c.Since))
 	}
 	return v.report()
 }
 
 // verifying is one run of verify.
 type verifying struct {
-	app     *app
+	app     *cli.App
 	cmd     *verifyCmd
 	defs    map[string]*saga.Definition // by SHA-256
 	checker *invariant.Checker
@@ -87,7 +89,7 @@ type missing struct {
 	Why        string       `json:"why,omitempty"`
 }
 
-func (c *verifyCmd) config(a *app) (invariant.Config, error) {
+func (c *verifyCmd) config(a *cli.App) (invariant.Config, error) {
 	cfg := invariant.Config{Now: time.Now()}
 	var err error
 	if c.Ledger != "" {
@@ -95,22 +97,22 @@ func (c *verifyCmd) config(a *app) (invariant.Config, error) {
 			return cfg, err
 		}
 	} else if len(c.LedgerOf) > 0 || c.Complete || c.LedgerUntil != "" || len(c.Keyless) > 0 {
-		return cfg, exit(exitUsage, errors.New("--ledger-of, --ledger-until, --complete and --keyless say something about a --ledger: name its file"))
+		return cfg, cli.Exit(cli.Usage, errors.New("--ledger-of, --ledger-until, --complete and --keyless say something about a --ledger: name its file"))
 	}
 	if c.Starts != "" {
-		if cfg.Starts, err = a.starts(c.Starts); err != nil {
+		if cfg.Starts, err = readStarts(a, c.Starts); err != nil {
 			return cfg, err
 		}
 	}
 	if c.Canaries != "" {
-		cfg.Canaries, err = a.canaries(c.Canaries)
+		cfg.Canaries, err = readCanaries(a, c.Canaries)
 	}
 	return cfg, err
 }
 
 // definitionSet compiles definitions and returns them by SHA-256. They may use actions among the
 // files.
-func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
+func definitionSet(a *cli.App, paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
 	set := make(map[string]*saga.Definition)
 	if len(paths) == 0 {
 		return set, nil
@@ -129,11 +131,11 @@ func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*sag
 		if f == "-" || err != nil || !dsl.IsAction(src) { // unreadable files are reported below
 			defs = append(defs, f)
 		} else if err := actions.read(f, src); err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 	}
 	for _, f := range defs {
-		def, err := a.compile(f, actions)
+		def, err := compileFile(a, f, actions)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +147,7 @@ func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*sag
 // ran decodes the first record of a journal. ok is false if the journal does not begin with a
 // start.
 func ran(records []journal.Record) (d saga.StartedData, ok bool) {
-	if len(records) == 0 || records[0].Kind != journal.Started || decode(records[0].Data, &d) != nil {
+	if len(records) == 0 || records[0].Kind != journal.Started || json.Unmarshal(records[0].Data, &d) != nil {
 		return d, false
 	}
 	return d, true
@@ -161,29 +163,13 @@ func (v *verifying) lacks(d saga.StartedData, why string) {
 	m.Sagas++
 }
 
-// instant parses a time or an age.
-func instant(flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := dsl.ParseDuration(text); err == nil {
-		return time.Now().Add(-d), nil
-	}
-	for _, form := range []string{time.RFC3339Nano, time.DateOnly} {
-		if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, exit(exitUsage, fmt.Errorf("%s %s: write a time such as 2026-11-21T10:00:00Z, a day, or how long ago, such as 24h or 7d", flag, text))
-}
-
 func sagaID(text string) (uuid.UUID, error) {
 	if text == "" {
 		return uuid.Nil, nil
 	}
 	id, err := uuid.FromString(text)
 	if err != nil {
-		return uuid.Nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id: a journal in a file needs the whole id of its saga, since its hashes begin with it", text))
+		return uuid.Nil, cli.Exit(cli.Usage, fmt.Errorf("--saga %s is not an id: a journal in a file needs the whole id of its saga, since its hashes begin with it", text))
 	}
 	return id, nil
 }
@@ -195,7 +181,7 @@ func written(file string) (time.Time, error) {
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return time.Time{}, exit(exitUsage, err)
+		return time.Time{}, cli.Exit(cli.Usage, err)
 	}
 	if !info.Mode().IsRegular() {
 		return time.Now(), nil

@@ -8,6 +8,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/catalog"
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
@@ -30,11 +31,11 @@ type walker struct {
 }
 
 func (v *verifying) database(cfg invariant.Config) error {
-	since, err := instant("--since", v.cmd.Since)
+	since, err := cli.ParseTime("--since", v.cmd.Since)
 	if err != nil {
 		return err
 	}
-	store, err := openReader(v.app.ctx, v.cmd.Database)
+	store, err := openReader(v.app.Ctx, v.cmd.Database)
 	if err != nil {
 		return err
 	}
@@ -60,12 +61,12 @@ func (w *walker) walk(since time.Time) error {
 		}
 		return w.one(h)
 	}
-	progress := w.app.progress("sagas", w.expected(since))
-	defer progress.end()
+	progress := w.app.Progress("sagas", w.expected(since))
+	defer progress.End()
 	f := journal.Filter{Limit: headsPage}
 	f.Started(since, time.Time{})
 	for {
-		list, err := w.store.Sagas(w.app.ctx, f)
+		list, err := w.store.Sagas(w.app.Ctx, f)
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (w *walker) walk(since time.Time) error {
 			if err := w.one(h); err != nil {
 				return err
 			}
-			progress.at(w.checker.Totals().Sagas)
+			progress.At(w.checker.Totals().Sagas)
 		}
 		if len(list.Heads) < headsPage {
 			break
@@ -90,16 +91,16 @@ func (w *walker) walk(since time.Time) error {
 func (w *walker) named(text string) (journal.Head, error) {
 	f := journal.Filter{Limit: 2}
 	if len(text) < 8 || !f.Named(text) {
-		return journal.Head{}, exit(exitUsage, fmt.Errorf("--saga %s is not a saga's id, nor its first 8 characters or more", text))
+		return journal.Head{}, cli.Exit(cli.Usage, fmt.Errorf("--saga %s is not a saga's id, nor its first 8 characters or more", text))
 	}
-	list, err := w.store.Sagas(w.app.ctx, f)
+	list, err := w.store.Sagas(w.app.Ctx, f)
 	switch {
 	case err != nil:
 		return journal.Head{}, err
 	case len(list.Heads) == 0:
-		return journal.Head{}, exit(exitNotFound, fmt.Errorf("there is no saga %s in the database", text))
+		return journal.Head{}, cli.Exit(cli.NotFound, fmt.Errorf("there is no saga %s in the database", text))
 	case len(list.Heads) > 1:
-		return journal.Head{}, exit(exitUsage, fmt.Errorf("write more of the id: --saga %s begins those of %s (%s), %s (%s), and maybe others",
+		return journal.Head{}, cli.Exit(cli.Usage, fmt.Errorf("write more of the id: --saga %s begins those of %s (%s), %s (%s), and maybe others",
 			text, list.Heads[0].ID, list.Heads[0].Definition, list.Heads[1].ID, list.Heads[1].Definition))
 	}
 	return list.Heads[0], nil
@@ -107,7 +108,7 @@ func (w *walker) named(text string) (journal.Head, error) {
 
 // expected returns the number of sagas to check, 0 if unknown.
 func (w *walker) expected(since time.Time) int {
-	st, err := w.store.Stats(w.app.ctx)
+	st, err := w.store.Stats(w.app.Ctx)
 	if err != nil || !since.IsZero() {
 		return 0
 	}
@@ -120,9 +121,9 @@ func (w *walker) expected(since time.Time) int {
 
 // orphans finds journals without rows, which no node would ever run.
 func (w *walker) orphans() error {
-	list, err := w.store.Orphans(w.app.ctx, headsPage)
+	list, err := w.store.Orphans(w.app.Ctx, headsPage)
 	if err != nil { // it scans all records, which may exceed the database's statement timeout
-		w.app.note("not checked: whether there are journals without rows: %v", err)
+		w.app.Note("not checked: whether there are journals without rows: %v", err)
 		return nil
 	}
 	for _, id := range list {
@@ -135,7 +136,7 @@ func (w *walker) orphans() error {
 func (w *walker) readInbox() error {
 	f := journal.InboxFilter{Limit: inboxPage}
 	for {
-		list, err := w.store.Inbox(w.app.ctx, f)
+		list, err := w.store.Inbox(w.app.Ctx, f)
 		if err != nil {
 			return err
 		}
@@ -183,7 +184,7 @@ func (w *walker) one(h journal.Head) error {
 
 // read reads a saga's journal and its row. The row is nil if it changed in between.
 func (w *walker) read(h journal.Head) (invariant.Saga, error) {
-	ctx, s := w.app.ctx, invariant.Saga{ID: h.ID}
+	ctx, s := w.app.Ctx, invariant.Saga{ID: h.ID}
 	before, err := w.row(h)
 	if err != nil {
 		return s, err
@@ -217,13 +218,13 @@ func (w *walker) read(h journal.Head) (invariant.Saga, error) {
 func (w *walker) row(h journal.Head) (journal.Head, error) {
 	var err error
 	if h.EndedAt.IsZero() {
-		if h, err = w.store.Saga(w.app.ctx, h.ID); err != nil {
+		if h, err = w.store.Saga(w.app.Ctx, h.ID); err != nil {
 			return h, err
 		}
 	}
 	h.Inbox = []journal.Entry{}
 	if h.EndedAt.IsZero() || w.inboxed[h.ID] {
-		list, err := w.store.Inbox(w.app.ctx, journal.InboxFilter{Saga: h.ID, Limit: inboxPage})
+		list, err := w.store.Inbox(w.app.Ctx, journal.InboxFilter{Saga: h.ID, Limit: inboxPage})
 		if err != nil {
 			return h, err
 		}
@@ -244,7 +245,7 @@ func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err err
 	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {
 		return d, nil, nil
 	}
-	def, err := w.catalog.Definition(w.app.ctx, d.Definition, int(d.Version))
+	def, err := w.catalog.Definition(w.app.Ctx, d.Definition, int(d.Version))
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
 		return d, errors.New("it is not in the database"), nil
@@ -265,7 +266,7 @@ func (w *walker) leased(node string) bool {
 	if w.leases[node] {
 		return true
 	}
-	nodes, err := w.store.Nodes(w.app.ctx)
+	nodes, err := w.store.Nodes(w.app.Ctx)
 	if err != nil {
 		return true // unknown; the next read reports the error
 	}

@@ -16,6 +16,7 @@ import (
 
 	"recourse/catalog"
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/internal/test/pgserver"
 	"recourse/journal"
@@ -72,18 +73,18 @@ func TestVerifyDatabase(t *testing.T) {
 	}
 	id := strings.Fields(ok(t, s.env, "list", "--status", "succeeded"))[6]
 	for _, name := range []string{id, id[:30]} {
-		if one, r := verdictOf(t, "--database", db, "--saga", name); one.Sagas != 1 || r.code != exitOK {
+		if one, r := verdictOf(t, "--database", db, "--saga", name); one.Sagas != 1 || r.code != cli.OK {
 			t.Errorf("one saga, %s: exit %d: %s%s", name, r.code, r.out, r.errOut)
 		}
 	}
-	if r := run(t, nil, "verify", "--database", db, "--saga", id[:7]); r.code != exitUsage || !strings.Contains(r.errOut, "first 8 characters") {
+	if r := run(t, nil, "verify", "--database", db, "--saga", id[:7]); r.code != cli.Usage || !strings.Contains(r.errOut, "first 8 characters") {
 		t.Errorf("too short: exit %d: %s", r.code, r.errOut)
 	}
 	// Of three sagas of the same minute at least two share the first 8 characters of their ids.
 	begins := make(map[string]int)
 	for _, one := range verifiedIDs(t, s.env) {
 		if begins[one[:8]]++; begins[one[:8]] == 2 {
-			if r := run(t, nil, "verify", "--database", db, "--saga", one[:8]); r.code != exitUsage || !strings.Contains(r.errOut, "write more of the id") || !strings.Contains(r.errOut, one) {
+			if r := run(t, nil, "verify", "--database", db, "--saga", one[:8]); r.code != cli.Usage || !strings.Contains(r.errOut, "write more of the id") || !strings.Contains(r.errOut, one) {
 				t.Errorf("ambiguous: exit %d: %s", r.code, r.errOut)
 			}
 		}
@@ -91,10 +92,10 @@ func TestVerifyDatabase(t *testing.T) {
 	if len(begins) > 2 {
 		t.Errorf("no two ids begin alike: %v", begins)
 	}
-	if r := run(t, nil, "verify", "--database", db, "--since", "2199-01-01"); r.code != exitNotFound || !strings.Contains(r.errOut, "nothing was checked") {
+	if r := run(t, nil, "verify", "--database", db, "--since", "2199-01-01"); r.code != cli.NotFound || !strings.Contains(r.errOut, "nothing was checked") {
 		t.Errorf("none: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	if r := run(t, nil, "verify", "--database", db, "--saga", other); r.code != exitNotFound {
+	if r := run(t, nil, "verify", "--database", db, "--saga", other); r.code != cli.NotFound {
 		t.Errorf("a saga that is not there: exit %d", r.code)
 	}
 	s.stop()
@@ -213,7 +214,7 @@ func TestVerifyReadsTwice(t *testing.T) {
 		{"the row changes again and again", 0, 4, 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := &verifying{app: &app{ctx: t.Context()}, missing: map[string]*missing{}, checker: invariant.New(invariant.Config{})}
+			v := &verifying{app: &cli.App{Ctx: t.Context()}, missing: map[string]*missing{}, checker: invariant.New(invariant.Config{})}
 			w := &walker{verifying: v, store: &hasty{store, tt.lags, tt.moves}, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()})}
 			if err := w.one(journal.Head{ID: uuid.FromStringOrNil(id)}); err != nil {
 				t.Fatal(err)

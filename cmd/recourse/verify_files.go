@@ -10,13 +10,14 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 )
 
 // files checks the journals of files and directories, a file at a time.
 func (v *verifying) files(paths []string) error {
 	if v.cmd.Since != "" {
-		return exit(exitUsage, errors.New("--since is for --database: of files, name those to check"))
+		return cli.Exit(cli.Usage, errors.New("--since is for --database: of files, name those to check"))
 	}
 	own, err := sagaID(v.cmd.Saga)
 	if err != nil {
@@ -27,20 +28,20 @@ func (v *verifying) files(paths []string) error {
 		return err
 	}
 	if !own.IsNil() && len(files) > 1 {
-		return exit(exitUsage, errors.New("--saga is the id of one journal: give one file with it"))
+		return cli.Exit(cli.Usage, errors.New("--saga is the id of one journal: give one file with it"))
 	}
 	seen := make(map[uuid.UUID]string)
-	progress := v.app.progress("files", len(files))
-	defer progress.end()
+	progress := v.app.Progress("files", len(files))
+	defer progress.End()
 	for i, file := range files {
-		progress.at(i)
+		progress.At(i)
 		list, err := v.read(file, own)
 		if err != nil {
 			return err
 		}
 		for _, ex := range list {
 			if other, twice := seen[ex.saga]; twice {
-				return exit(exitUsage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.saga, other, file))
+				return cli.Exit(cli.Usage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.saga, other, file))
 			}
 			seen[ex.saga] = file
 			v.checker.Add(v.checker.Look(v.exported(ex)))
@@ -59,7 +60,7 @@ func (v *verifying) exportFiles(paths []string) ([]string, error) {
 		}
 		entries, err := os.ReadDir(p)
 		if err != nil {
-			return nil, exit(exitUsage, err)
+			return nil, cli.Exit(cli.Usage, err)
 		}
 		for _, e := range entries {
 			file := filepath.Join(p, e.Name())
@@ -70,7 +71,7 @@ func (v *verifying) exportFiles(paths []string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, exit(exitUsage, errors.New("there is no .ndjson, .jsonl or .json file to check"))
+		return nil, cli.Exit(cli.Usage, errors.New("there is no .ndjson, .jsonl or .json file to check"))
 	}
 	return files, nil
 }
@@ -89,17 +90,17 @@ func (c *verifyCmd) names(file string) bool {
 
 // read reads the journals of a file. own is the saga id of a journal that does not name it.
 func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
-	src, err := v.app.open(file)
+	src, err := v.app.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
 	list, err := readExports(src)
 	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("%s: %w", file, err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: %w", file, err))
 	}
 	if !own.IsNil() && len(list) > 1 {
-		return nil, exit(exitUsage, fmt.Errorf("%s has %d journals, each with its id: leave --saga away", file, len(list)))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s has %d journals, each with its id: leave --saga away", file, len(list)))
 	}
 	for i := range list {
 		if !own.IsNil() {
@@ -109,7 +110,7 @@ func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
 			list[i].saga = uuid.FromStringOrNil(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 		}
 		if list[i].saga.IsNil() {
-			return nil, exit(exitUsage, fmt.Errorf("%s does not name its saga: give --saga ID, or name the file after it", file))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s does not name its saga: give --saga ID, or name the file after it", file))
 		}
 	}
 	return list, nil

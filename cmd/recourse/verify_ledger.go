@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/saga/dsl"
 )
@@ -36,7 +37,7 @@ type ledgerLine struct {
 	Fault      string          `json:"fault"`
 }
 
-func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
+func (c *verifyCmd) ledger(a *cli.App) (*invariant.Ledger, error) {
 	l := &invariant.Ledger{Complete: c.Complete, Keyless: make(map[string]bool)}
 	for _, name := range c.Keyless {
 		l.Keyless[name] = true
@@ -48,9 +49,9 @@ func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
 	}
 	var err error
 	if l.Skew, err = dsl.ParseDuration(c.Skew); err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--skew: %w", err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--skew: %w", err))
 	}
-	if l.Until, err = instant("--ledger-until", c.LedgerUntil); err != nil {
+	if l.Until, err = cli.ParseTime("--ledger-until", c.LedgerUntil); err != nil {
 		return nil, err
 	}
 	if c.LedgerUntil == "" {
@@ -58,7 +59,7 @@ func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
 			return nil, err
 		}
 	}
-	if l.Entries, err = a.ledgerEntries(c.Ledger); err != nil {
+	if l.Entries, err = ledgerEntries(a, c.Ledger); err != nil {
 		return nil, err
 	}
 	l.RequestsOnly = len(l.Entries.Effects()) == 0 && len(l.Entries.Undos()) == 0
@@ -66,8 +67,8 @@ func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
 }
 
 // ledgerEntries reads a ledger, in the order of its events.
-func (a *app) ledgerEntries(file string) (world.Ledger, error) {
-	raws, err := a.values(file)
+func ledgerEntries(a *cli.App, file string) (world.Ledger, error) {
+	raws, err := fileValues(a, file)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +77,11 @@ func (a *app) ledgerEntries(file string) (world.Ledger, error) {
 	for i, raw := range raws {
 		var line ledgerLine
 		if err := json.Unmarshal(raw, &line); err != nil {
-			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
 		}
 		entries, err := line.entries(i + 1)
 		if err != nil {
-			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
 		}
 		if at, again := numbered[line.N]; again && line.N > 0 && len(entries) == 1 {
 			list[at] = entries[0]
@@ -159,23 +160,23 @@ func (l ledgerLine) uri() string {
 	return l.Path
 }
 
-// values reads the JSON documents of a file.
-func (a *app) values(file string) ([]json.RawMessage, error) {
-	src, err := a.open(file)
+// fileValues reads the JSON documents of a file.
+func fileValues(a *cli.App, file string) ([]json.RawMessage, error) {
+	src, err := a.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
 	raws, err := values(src)
 	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: write one JSON object a line, or an array of them: %w", file, len(raws)+1, err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: entry %d: write one JSON object a line, or an array of them: %w", file, len(raws)+1, err))
 	}
 	return raws, nil
 }
 
-// starts reads acknowledged starts.
-func (a *app) starts(file string) ([]invariant.Start, error) {
-	raws, err := a.values(file)
+// readStarts reads acknowledged starts.
+func readStarts(a *cli.App, file string) ([]invariant.Start, error) {
+	raws, err := fileValues(a, file)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (a *app) starts(file string) ([]invariant.Start, error) {
 		err := json.Unmarshal(raw, &s)
 		id, bad := uuid.FromString(s.ID)
 		if err != nil || bad != nil {
-			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d is not an acknowledged start: write {\"id\": ID, \"key\": KEY, \"input\": …}, the last two if you like", file, i+1))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: entry %d is not an acknowledged start: write {\"id\": ID, \"key\": KEY, \"input\": …}, the last two if you like", file, i+1))
 		}
 		list = append(list, invariant.Start{ID: id, Key: s.Key, Input: s.Input})
 	}
@@ -199,9 +200,9 @@ func (a *app) starts(file string) ([]invariant.Start, error) {
 // minCanary is the minimum length of a canary; shorter texts would match by accident.
 const minCanary = 6
 
-// canaries reads secrets, one per line.
-func (a *app) canaries(file string) ([]string, error) {
-	src, err := a.open(file)
+// readCanaries reads secrets, one per line.
+func readCanaries(a *cli.App, file string) ([]string, error) {
+	src, err := a.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -214,12 +215,12 @@ func (a *app) canaries(file string) ([]string, error) {
 			continue
 		}
 		if len(text) < minCanary {
-			return nil, exit(exitUsage, fmt.Errorf("%s: line %d has less than %d characters, which may be in a journal by chance", file, n, minCanary))
+			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: line %d has less than %d characters, which may be in a journal by chance", file, n, minCanary))
 		}
 		list = append(list, text)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("%s: %w", file, err))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: %w", file, err))
 	}
 	return list, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/journal/postgres"
 	"recourse/journal/sqlite"
@@ -21,10 +22,10 @@ func openReader(ctx context.Context, database string) (journal.Store, error) {
 		return s, nil
 	}
 	if i := strings.Index(database, "://"); i > 0 {
-		return nil, exit(exitUsage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", database[:i+3]))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", database[:i+3]))
 	}
 	if info, err := os.Stat(database); err != nil || !info.Mode().IsRegular() {
-		return nil, exit(exitUsage, fmt.Errorf("--database %s is no file that is there", database))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--database %s is no file that is there", database))
 	}
 	s, err := sqlite.Open(ctx, database, sqlite.Options{ReadOnly: true})
 	if err != nil {
@@ -38,9 +39,9 @@ func lockedError(database string, err error) error {
 	switch text := err.Error(); {
 	case isPostgres(database):
 	case strings.Contains(text, "database is locked"):
-		return exit(exitUnreachable, fmt.Errorf("%s is locked by another process: try again, or make a copy (sqlite3 %s \".backup copy.db\") and verify that", database, database))
+		return cli.Exit(cli.Unreachable, fmt.Errorf("%s is locked by another process: try again, or make a copy (sqlite3 %s \".backup copy.db\") and verify that", database, database))
 	case strings.Contains(text, "unable to open database file"):
-		return exit(exitUsage, fmt.Errorf("%s cannot be opened where it is: copy it, and the file next to it that ends in -wal if there is one, into a directory of your own, and verify that", database))
+		return cli.Exit(cli.Usage, fmt.Errorf("%s cannot be opened where it is: copy it, and the file next to it that ends in -wal if there is one, into a directory of your own, and verify that", database))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/internal/cli"
 	"recourse/internal/invariant"
 	"recourse/internal/story"
 )
@@ -45,8 +46,8 @@ type checkedRow struct {
 // report prints the findings and the checks, and fails if there is a violation.
 func (v *verifying) report() error {
 	r := v.verdict()
-	if v.cmd.machine() {
-		if err := v.app.encoded(r); err != nil {
+	if v.cmd.Machine() {
+		if err := v.app.Encode(r); err != nil {
 			return err
 		}
 	} else {
@@ -54,10 +55,10 @@ func (v *verifying) report() error {
 	}
 	switch {
 	case len(r.Violations) > 0:
-		return exit(exitFailed, fmt.Errorf("%s", count(len(r.Violations), "violation")))
+		return cli.Exit(cli.Failed, fmt.Errorf("%s", cli.Count(len(r.Violations), "violation")))
 	case len(r.Missing) > 0 && v.cmd.Database == "" && len(v.defs) > 0:
 		m := r.Missing[0]
-		return exit(exitUsage, fmt.Errorf("--definitions lacks the saga's definition: %s", m))
+		return cli.Exit(cli.Usage, fmt.Errorf("--definitions lacks the saga's definition: %s", m))
 	}
 	return nil
 }
@@ -104,38 +105,38 @@ var flagged = strings.NewReplacer(
 func (v *verifying) text(r verdict) {
 	a := v.app
 	for _, f := range r.Violations {
-		a.printf("%s\n", story.Paint(f.String(), story.Bad, a.colour))
+		a.Printf("%s\n", story.Paint(f.String(), story.Bad, a.Colour))
 	}
 	if len(r.Violations) > 0 {
-		a.printf("\n")
+		a.Printf("\n")
 	}
-	a.printf("%s, %s", count(r.Sagas, "saga"), count(r.Records, "record"))
+	a.Printf("%s, %s", cli.Count(r.Sagas, "saga"), cli.Count(r.Records, "record"))
 	if v.cmd.Ledger != "" {
-		a.printf(", %s in the ledger", count(r.Requests, "write"))
+		a.Printf(", %s in the ledger", cli.Count(r.Requests, "write"))
 	}
 	if r.OK && r.Sagas == 0 {
-		a.printf(": %s\n", story.Paint("nothing was checked", story.Doubt, a.colour))
+		a.Printf(": %s\n", story.Paint("nothing was checked", story.Doubt, a.Colour))
 	} else if r.OK {
-		a.printf(": %s\n", story.Paint("no violations", story.Good, a.colour))
+		a.Printf(": %s\n", story.Paint("no violations", story.Good, a.Colour))
 	} else {
-		a.printf(": %s\n", story.Paint(count(len(r.Violations), "violation"), story.Bad, a.colour))
+		a.Printf(": %s\n", story.Paint(cli.Count(len(r.Violations), "violation"), story.Bad, a.Colour))
 	}
 	rows(a, "Checked:", r.Checked)
 	rows(a, "Not checked:", r.NotChecked)
 	v.notes(r)
 }
 
-func rows(a *app, title string, list []checkedRow) {
+func rows(a *cli.App, title string, list []checkedRow) {
 	if len(list) == 0 {
 		return
 	}
-	a.printf("%s\n", title)
+	a.Printf("%s\n", title)
 	for _, c := range list {
-		a.printf("  %2d  %s", c.Invariant, c.Text)
+		a.Printf("  %2d  %s", c.Invariant, c.Text)
 		if c.Why != "" {
-			a.printf(" – %s", c.Why)
+			a.Printf(" – %s", c.Why)
 		}
-		a.printf("\n")
+		a.Printf("\n")
 	}
 }
 
@@ -147,19 +148,19 @@ func (v *verifying) notes(r verdict) {
 		if why == "" {
 			why = "give it with --definitions"
 		}
-		a.printf("Without its definition: %s of %s: %s\n", count(m.Sagas, "saga"), m, why)
+		a.Printf("Without its definition: %s of %s: %s\n", cli.Count(m.Sagas, "saga"), m, why)
 	}
 	if r.Live > 0 && v.cmd.Database == "" {
-		a.printf("Not ended, as far as the journals go: %s. Records cut off at the end of a journal are not noticed.\n", count(r.Live, "saga"))
+		a.Printf("Not ended, as far as the journals go: %s. Records cut off at the end of a journal are not noticed.\n", cli.Count(r.Live, "saga"))
 	}
 	if r.Foreign > 0 {
-		a.printf("%s in the ledger came from none of these sagas. If that is an error, use --complete.\n", count(r.Foreign, "write"))
+		a.Printf("%s in the ledger came from none of these sagas. If that is an error, use --complete.\n", cli.Count(r.Foreign, "write"))
 	}
 	if r.Later > 0 {
-		a.printf("%s changed after the ledger was written: their effects were not compared.\n", count(r.Later, "saga"))
+		a.Printf("%s changed after the ledger was written: their effects were not compared.\n", cli.Count(r.Later, "saga"))
 	}
 	if r.Moving > 0 {
-		a.printf("%s changed while being read, twice: journal checked, row not compared.\n", count(r.Moving, "saga"))
+		a.Printf("%s changed while being read, twice: journal checked, row not compared.\n", cli.Count(r.Moving, "saga"))
 	}
 }
 
@@ -178,12 +179,4 @@ func (f violation) String() string {
 		seq = fmt.Sprintf(" record %d", f.Seq)
 	}
 	return fmt.Sprintf("%s%s invariant %d: %s", saga, seq, f.Invariant, f.Text)
-}
-
-// count formats a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
@@ -87,9 +88,9 @@ func wants(t *testing.T, v verdict, r result, invariants ...int) {
 	for _, f := range v.Violations {
 		got = append(got, f.Invariant)
 	}
-	code := exitOK
+	code := cli.OK
 	if len(invariants) > 0 {
-		code = exitFailed
+		code = cli.Failed
 	}
 	if !slices.Equal(got, invariants) || r.code != code || v.OK != (len(invariants) == 0) {
 		t.Errorf("violations of %v, want %v; exit %d\n%s%s", got, invariants, r.code, r.out, r.errOut)
@@ -147,12 +148,12 @@ func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 		})
 	}
 	v, r := verdictOf(t, one, "-d", wrong)
-	if r.code != exitUsage || len(v.Missing) != 1 || v.Missing[0].SHA256 != first.played.Def.SHA256 || !strings.Contains(r.errOut, first.played.Def.SHA256) {
+	if r.code != cli.Usage || len(v.Missing) != 1 || v.Missing[0].SHA256 != first.played.Def.SHA256 || !strings.Contains(r.errOut, first.played.Def.SHA256) {
 		t.Errorf("a missing definition: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	golden(t, "verify", ok(t, nil, "verify", both, "-d", def))
 	r = runWith(t, strings.Replace(first.export(t), "19.10", "91.10", 1), nil, "verify", "-")
-	if r.code != exitFailed {
+	if r.code != cli.Failed {
 		t.Errorf("a changed journal: exit %d", r.code)
 	}
 	golden(t, "verify-bad", r.out+r.errOut)
@@ -207,7 +208,7 @@ func TestVerifyStartsAndSecrets(t *testing.T) {
 	v, r := verdictOf(t, journal, "--starts", file(t, "s", started), "--canaries", file(t, "c", "correct horse\n"))
 	wants(t, v, r)
 	v, r = verdictOf(t, journal, "--starts", file(t, "s", started+"\n"+`{"id":"`+other+`"}`), "--canaries", file(t, "c", "correct horse\n\npay.example\n"))
-	if r.code != exitFailed || v.Violations[0].Invariant != 1 || v.Violations[len(v.Violations)-1].Invariant != 19 || strings.Contains(r.out, "pay.example") {
+	if r.code != cli.Failed || v.Violations[0].Invariant != 1 || v.Violations[len(v.Violations)-1].Invariant != 19 || strings.Contains(r.out, "pay.example") {
 		t.Errorf("exit %d: %s", r.code, r.out)
 	}
 }
@@ -223,25 +224,25 @@ func TestVerifyMistakes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"nothing", nil, exitUsage, "--database"},
-		{"both", []string{journal, "--database", junk}, exitUsage, "or a --database"},
-		{"twice", []string{journal, journal}, exitUsage, "give it once"},
-		{"an empty directory", []string{t.TempDir()}, exitUsage, ".ndjson"},
-		{"no ledger", []string{journal, "--complete"}, exitUsage, "--ledger"},
-		{"no time", []string{journal, "--ledger", file(t, "l", `{"at":"now","key":"k"}`)}, exitUsage, "entry 1"},
-		{"no key", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z"}`)}, exitUsage, "`key`"},
-		{"no JSON", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k"}`+"\nhello")}, exitUsage, "entry 2"},
-		{"no effect", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k","effect":7}`)}, exitUsage, "`effect`"},
-		{"no kind", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k","kind":"x"}`)}, exitUsage, "there are request"},
-		{"no start", []string{journal, "--starts", file(t, "s", `{"saga":"x"}`)}, exitUsage, "acknowledged start"},
-		{"no secret", []string{journal, "--canaries", file(t, "c", "x")}, exitUsage, "line 1"},
-		{"no span", []string{journal, "--skew", "1 s", "--ledger", file(t, "l", "")}, exitUsage, "--skew"},
-		{"no id", []string{journal, "--saga", "x"}, exitUsage, "not an id"},
-		{"since when", []string{journal, "--since", "1h"}, exitUsage, "--database"},
-		{"no database", []string{"--database", filepath.Join(t.TempDir(), "none.db")}, exitUsage, "no file"},
-		{"a database of something else", []string{"--database", junk}, exitUsage, "not a SQLite file"},
-		{"a database of another kind", []string{"--database", "mysql://x/y"}, exitUsage, "only postgres://"},
-		{"PostgreSQL is down", []string{"--database", "postgres://u:secretword@127.0.0.1:1/d"}, exitUnreachable, "cannot be reached"},
+		{"nothing", nil, cli.Usage, "--database"},
+		{"both", []string{journal, "--database", junk}, cli.Usage, "or a --database"},
+		{"twice", []string{journal, journal}, cli.Usage, "give it once"},
+		{"an empty directory", []string{t.TempDir()}, cli.Usage, ".ndjson"},
+		{"no ledger", []string{journal, "--complete"}, cli.Usage, "--ledger"},
+		{"no time", []string{journal, "--ledger", file(t, "l", `{"at":"now","key":"k"}`)}, cli.Usage, "entry 1"},
+		{"no key", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z"}`)}, cli.Usage, "`key`"},
+		{"no JSON", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k"}`+"\nhello")}, cli.Usage, "entry 2"},
+		{"no effect", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k","effect":7}`)}, cli.Usage, "`effect`"},
+		{"no kind", []string{journal, "--ledger", file(t, "l", `{"at":"2026-11-21T10:00:00Z","key":"k","kind":"x"}`)}, cli.Usage, "there are request"},
+		{"no start", []string{journal, "--starts", file(t, "s", `{"saga":"x"}`)}, cli.Usage, "acknowledged start"},
+		{"no secret", []string{journal, "--canaries", file(t, "c", "x")}, cli.Usage, "line 1"},
+		{"no span", []string{journal, "--skew", "1 s", "--ledger", file(t, "l", "")}, cli.Usage, "--skew"},
+		{"no id", []string{journal, "--saga", "x"}, cli.Usage, "not an id"},
+		{"since when", []string{journal, "--since", "1h"}, cli.Usage, "--database"},
+		{"no database", []string{"--database", filepath.Join(t.TempDir(), "none.db")}, cli.Usage, "no file"},
+		{"a database of something else", []string{"--database", junk}, cli.Usage, "not a SQLite file"},
+		{"a database of another kind", []string{"--database", "mysql://x/y"}, cli.Usage, "only postgres://"},
+		{"PostgreSQL is down", []string{"--database", "postgres://u:secretword@127.0.0.1:1/d"}, cli.Unreachable, "cannot be reached"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := run(t, nil, append([]string{"verify"}, tt.args...)...)

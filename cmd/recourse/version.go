@@ -3,6 +3,8 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+
+	"recourse/internal/cli"
 )
 
 // release is the version of a release build, set by the linker: -X main.release=v1.2.3.
@@ -26,13 +28,13 @@ func version() string {
 	return "devel"
 }
 
-type versionCmd struct{ outputFlag }
+type versionCmd struct{ cli.OutputFlag }
 
 // Run prints the version.
-func (c *versionCmd) Run(a *app) error {
-	if !c.machine() {
-		a.printf("recourse %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func (c *versionCmd) Run(a *cli.App) error {
+	if !c.Machine() {
+		a.Printf("recourse %s (%s, %s/%s)\n", a.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	return a.encoded(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+	return a.Encode(map[string]string{"version": a.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 }

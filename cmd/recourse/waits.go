@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -26,9 +27,9 @@ func (w wait) text(now time.Time) string {
 	case left <= 0:
 		return w.what + " now"
 	case w.limit:
-		return fmt.Sprintf("%s, for %s more", w.what, span(left))
+		return fmt.Sprintf("%s, for %s more", w.what, cli.Span(left))
 	}
-	return fmt.Sprintf("%s in %s", w.what, span(left))
+	return fmt.Sprintf("%s in %s", w.what, cli.Span(left))
 }
 
 // timers describes what follows the end of a timer.
@@ -117,17 +118,4 @@ func person(e saga.Entry) string {
 		return "waits for somebody to find out whether it happened"
 	}
 	return "needs somebody to fix it"
-}
-
-// span formats a remaining time.
-func span(d time.Duration) string {
-	switch {
-	case d <= time.Minute:
-		return fmt.Sprintf("%d s", (d+time.Second-1)/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", (d+time.Minute-1)/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", (d+time.Hour-1)/time.Hour)
-	}
-	return fmt.Sprintf("%d days", (d+12*time.Hour)/(24*time.Hour))
 }

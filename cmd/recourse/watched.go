@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -35,12 +36,12 @@ type viewer interface {
 	end(w *watched)                          // no more records will come
 }
 
-// viewer returns a tree that is redrawn in place on a terminal, and lines elsewhere.
-func (a *app) viewer(def *saga.Definition, machine bool) viewer {
+// newViewer returns a tree that is redrawn in place on a terminal, and lines elsewhere.
+func newViewer(a *cli.App, def *saga.Definition, machine bool) viewer {
 	switch {
 	case machine:
 		return silent{a}
-	case a.live && def != nil:
+	case a.Live && def != nil:
 		return newTree(a)
 	}
 	return &lines{app: a, teller: story.New(def)}
@@ -48,26 +49,26 @@ func (a *app) viewer(def *saga.Definition, machine bool) viewer {
 
 // lines shows a saga line by line.
 type lines struct {
-	app    *app
+	app    *cli.App
 	teller *story.Teller
 }
 
 func (l *lines) grew(_ *watched, fresh []journal.Record) {
 	for _, r := range fresh {
 		for _, line := range l.teller.Tell(r) {
-			l.app.printf("%s\n", line.Format(l.teller.Width(), l.app.colour))
+			l.app.Printf("%s\n", line.Format(l.teller.Width(), l.app.Colour))
 		}
 	}
 }
 
 func (l *lines) tick(*watched)               {}
-func (l *lines) say(_ *watched, text string) { l.app.remark(text) }
+func (l *lines) say(_ *watched, text string) { l.app.Remark(text) }
 func (l *lines) end(*watched)                {}
 
 // silent shows nothing: the output is machine-readable.
-type silent struct{ app *app }
+type silent struct{ app *cli.App }
 
 func (silent) grew(*watched, []journal.Record) {}
 func (silent) tick(*watched)                   {}
-func (s silent) say(_ *watched, text string)   { s.app.remark(text) }
+func (s silent) say(_ *watched, text string)   { s.app.Remark(text) }
 func (silent) end(*watched)                    {}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
+	"recourse/internal/test/pty"
 	"recourse/saga"
 )
 
@@ -65,10 +67,10 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 		var told strings.Builder
 		for _, columns := range []int{80, 160} {
 			code, out, p := onTerminal(t, columns, s.env, args...)
-			if code != exitOK {
+			if code != cli.OK {
 				t.Fatalf("%v: exit %d: %s", args, code, out)
 			}
-			p.within(t)
+			p.CheckWidth(t)
 			fmt.Fprintf(&told, "-- %d columns\n%s\n", columns, out)
 		}
 		fmt.Fprintf(&told, "-- no terminal\n%s", ok(t, s.env, args...))
@@ -86,30 +88,30 @@ func TestTopOnATerminal(t *testing.T) {
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", wordy[1]))
-	p := terminalOf(t, 80, 20)
+	p := pty.Open(t, 80, 20)
 	code := make(chan int, 1)
 	go func() {
-		m := Main{Args: []string{"top", "--every", "100ms"}, Env: append([]string{"TERM=xterm"}, s.env...), Stdin: p.slave, Stdout: p.slave, Stderr: p.slave}
+		m := Main{Args: []string{"top", "--every", "100ms"}, Env: append([]string{"TERM=xterm"}, s.env...), Stdin: p.Slave, Stdout: p.Slave, Stderr: p.Slave}
 		code <- m.Run(t.Context())
 	}()
-	p.until(t, "Nothing is in progress")
+	p.Until(t, "Nothing is in progress")
 	ok(t, s.env, "start", "asks")
-	p.until(t, "… ok")
-	p.until(t, "started 0.")
+	p.Until(t, "… ok")
+	p.Until(t, "started 0.")
 	addr := strings.TrimPrefix(s.url, "http://")
 	s.stop()
-	p.until(t, "no server responds")
+	p.Until(t, "no server responds")
 	serve(t, vars, "--database", filepath.Join(t.TempDir(), "b.db"), "--listen", addr)
-	p.until(t, "Nothing is in progress")
-	if strings.Contains(p.shown(), "no server responds") {
-		t.Errorf("the trouble is over, and still shown:\n%s", p.shown())
+	p.Until(t, "Nothing is in progress")
+	if strings.Contains(p.Shown(), "no server responds") {
+		t.Errorf("the trouble is over, and still shown:\n%s", p.Shown())
 	}
-	if _, err := p.master.WriteString("q"); err != nil {
+	if _, err := p.Master.WriteString("q"); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-code; got != exitOK {
+	if got := <-code; got != cli.OK {
 		t.Errorf("exit %d", got)
 	}
-	p.end()
-	p.within(t)
+	p.End()
+	p.CheckWidth(t)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
 )
 
 // worldCmd runs the demo's world as a separate process, so that it survives the kill of the server.
@@ -16,8 +17,8 @@ type worldCmd struct {
 }
 
 // Run serves the world until stdin ends, which means that the demo has ended.
-func (c *worldCmd) Run(a *app) error {
-	ctx, stop := context.WithCancel(a.ctx)
+func (c *worldCmd) Run(a *cli.App) error {
+	ctx, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	s, err := world.New(world.Config{KeyWindow: c.KeyWindow}).Listen(c.Listen)
 	if err != nil {
@@ -27,7 +28,7 @@ func (c *worldCmd) Run(a *app) error {
 		io.Copy(io.Discard, a.Stdin)
 		stop()
 	}()
-	a.printf("world listening on %s\n", s.URL)
+	a.Printf("world listening on %s\n", s.URL)
 	<-ctx.Done()
 	return s.Close()
 }

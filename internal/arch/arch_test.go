@@ -84,9 +84,12 @@ var may = map[string][]string{
 	"internal/test/pgserver":        {"internal/test/debian", "internal/test/buffer"},
 	"internal/test/program":         {},
 	"internal/test/promtool":        {"internal/test/debian"},
+	"internal/test/pty":             {},
 	"internal/test/sim":             {"*"},
 	"internal/test/wire":            {},
 	"internal/test/wire/rig":        {"*"},
+
+	"internal/cli": {"internal/story", "journal", "saga", "saga/dsl", "saga/expr"},
 
 	"examples/world":   {},
 	"examples/llmstub": {},
@@ -103,7 +106,7 @@ var outside = map[string][]string{
 	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/test/pgserver", "internal/test/wire", "internal/bench", "cmd"},
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
-	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},
+	"go.yaml.in/yaml":                       {"saga/dsl", "internal/cli", "cmd", "api"},
 	"github.com/alecthomas/kong":            {"cmd"},
 	"github.com/prometheus":                 {"api", "internal/metrics", "cmd"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},

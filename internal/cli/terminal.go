@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -15,27 +15,27 @@ const (
 	usualRows    = 24
 )
 
-// columns returns the width of Stdout.
-func (a *app) columns() int { return a.size("COLUMNS", usualColumns, func(c, _ int) int { return c }) }
+// Columns returns the width of Stdout.
+func (a *App) Columns() int { return a.size("COLUMNS", usualColumns, func(c, _ int) int { return c }) }
 
-// rows returns the height of Stdout.
-func (a *app) rows() int { return a.size("LINES", usualRows, func(_, r int) int { return r }) }
+// Rows returns the height of Stdout.
+func (a *App) Rows() int { return a.size("LINES", usualRows, func(_, r int) int { return r }) }
 
-func (a *app) size(variable string, usual int, of func(columns, rows int) int) int {
+func (a *App) size(variable string, usual int, of func(columns, rows int) int) int {
 	if f, ok := a.Stdout.(*os.File); ok {
 		if n := of(sizeOf(f)); n > 0 {
 			return n
 		}
 	}
-	if n, err := strconv.Atoi(a.env[variable]); err == nil && n > 0 {
+	if n, err := strconv.Atoi(a.Variables[variable]); err == nil && n > 0 {
 		return n
 	}
 	return usual
 }
 
-// wrapped wraps a text into lines of a width with an indent. If it needs more than the given lines,
+// Wrap wraps a text into lines of a width with an indent. If it needs more than the given lines,
 // the last one ends with ….
-func wrapped(text, indent string, width, lines int) string {
+func Wrap(text, indent string, width, lines int) string {
 	room := max(width-utf8.RuneCountInString(indent), 20)
 	var out []string
 	line := ""

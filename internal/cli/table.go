@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,24 +9,24 @@ import (
 	"recourse/internal/story"
 )
 
-// column is a column of a table. On a terminal a table fits the width.
-type column struct {
-	head string
-	// least is the minimum width of its cells, which are shortened with …; 0: they are never
+// Column is a column of a table. On a terminal a table fits the width.
+type Column struct {
+	Head string
+	// Least is the minimum width of its cells, which are shortened with …; 0: they are never
 	// shortened.
-	least int
-	// extra columns are omitted if there is no room for them, the last one first.
-	extra bool
+	Least int
+	// Extra columns are omitted if there is no room for them, the last one first.
+	Extra bool
 }
 
 // gap is the space between columns.
 const gap = 2
 
-// table prints rows under a head. It shortens them only on a terminal.
-func (a *app) table(columns []column, rows [][]string) {
-	if a.tty {
-		for _, line := range fitted(columns, rows, a.columns()) {
-			a.printf("%s\n", line)
+// Table prints rows under a head. It shortens them only on a terminal.
+func (a *App) Table(columns []Column, rows [][]string) {
+	if a.TTY {
+		for _, line := range FitTable(columns, rows, a.Columns()) {
+			a.Printf("%s\n", line)
 		}
 		return
 	}
@@ -39,10 +39,10 @@ func (a *app) table(columns []column, rows [][]string) {
 }
 
 // heads returns the columns' titles.
-func heads(columns []column) []string {
+func heads(columns []Column) []string {
 	list := make([]string, len(columns))
 	for i, c := range columns {
-		list[i] = c.head
+		list[i] = c.Head
 	}
 	return list
 }
@@ -56,9 +56,9 @@ func clean(row []string) []string {
 	return list
 }
 
-// fitted formats a table for a width: it omits extra columns first, then shortens the widest
+// FitTable formats a table for a width: it omits extra columns first, then shortens the widest
 // columns.
-func fitted(columns []column, rows [][]string, width int) []string {
+func FitTable(columns []Column, rows [][]string, width int) []string {
 	all := append([][]string{heads(columns)}, rows...)
 	widths := make([]int, len(columns))
 	total := -gap
@@ -72,17 +72,17 @@ func fitted(columns []column, rows [][]string, width int) []string {
 		total += widths[i] + gap
 	}
 	least := func(i int) int {
-		if columns[i].least == 0 {
+		if columns[i].Least == 0 {
 			return widths[i]
 		}
-		return min(widths[i], columns[i].least)
+		return min(widths[i], columns[i].Least)
 	}
 	needs := -gap
 	for i := range columns {
 		needs += least(i) + gap
 	}
 	for i := len(columns) - 1; i >= 0 && needs > width; i-- {
-		if columns[i].extra {
+		if columns[i].Extra {
 			needs, total = needs-least(i)-gap, total-widths[i]-gap
 			widths[i] = -1
 		}

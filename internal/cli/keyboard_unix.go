@@ -1,6 +1,6 @@
 //go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
 
-package main
+package cli
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyPresses makes a terminal deliver keys without Enter and without echo; back restores it.
-func keyPresses(f *os.File) (back func(), err error) {
+// ReadKeys makes a terminal deliver keys without Enter and without echo; back restores it.
+func ReadKeys(f *os.File) (back func(), err error) {
 	fd := int(f.Fd())
 	was, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// nodeJSON converts a YAML value to JSON; numbers keep their digits.
-func nodeJSON(n *yaml.Node) (json.RawMessage, error) {
+// YAMLToJSON converts a YAML value to JSON; numbers keep their digits.
+func YAMLToJSON(n *yaml.Node) (json.RawMessage, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:
 		return scalarJSON(n)
@@ -22,7 +22,7 @@ func nodeJSON(n *yaml.Node) (json.RawMessage, error) {
 		parts := make([]json.RawMessage, len(n.Content))
 		for i, one := range n.Content {
 			var err error
-			if parts[i], err = nodeJSON(one); err != nil {
+			if parts[i], err = YAMLToJSON(one); err != nil {
 				return nil, err
 			}
 		}
@@ -51,7 +51,7 @@ func mapJSON(n *yaml.Node) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := nodeJSON(n.Content[i+1])
+		value, err := YAMLToJSON(n.Content[i+1])
 		if err != nil {
 			return nil, err
 		}

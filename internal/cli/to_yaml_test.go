@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestYAMLHoldsTheSame(t *testing.T) {
 	t.Parallel()
 	back := func(t rapid.TB, doc []byte) {
 		t.Helper()
-		text, err := yamlOf(doc)
+		text, err := jsonToYAML(doc)
 		if err != nil {
 			t.Fatalf("%s: %v", doc, err)
 		}
@@ -24,7 +24,7 @@ func TestYAMLHoldsTheSame(t *testing.T) {
 		if err := yaml.Load(text, &n); err != nil {
 			t.Fatalf("%s\n%s: %v", doc, text, err)
 		}
-		got, err := nodeJSON(n.Content[0])
+		got, err := YAMLToJSON(n.Content[0])
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

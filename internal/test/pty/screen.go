@@ -1,23 +1,22 @@
-package main
+package pty
 
 import (
 	"strings"
-	"testing"
 )
 
-// screen implements the part of a terminal that the program needs: wrapped lines and cursor
+// Screen implements the part of a terminal that the program needs: wrapped lines and cursor
 // movements (ECMA-48).
-type screen struct {
-	columns, rows int
-	lines         [][]rune
+type Screen struct {
+	Columns, Rows int
+	Lines         [][]rune
 	row, col      int
-	wraps         int    // lines that were too long
+	Wraps         int    // lines that were too long
 	rest          string // an incomplete escape sequence or character
-	colours       int
-	unknown       []string
+	Colours       int
+	Unknown       []string
 }
 
-func (s *screen) write(text string) {
+func (s *Screen) Write(text string) {
 	text = s.rest + text
 	s.rest = ""
 	for len(text) > 0 {
@@ -43,7 +42,7 @@ func (s *screen) write(text string) {
 	}
 }
 
-func (s *screen) put(r rune) {
+func (s *Screen) put(r rune) {
 	switch r {
 	case '\n':
 		s.row, s.col = s.row+1, 0
@@ -53,28 +52,28 @@ func (s *screen) put(r rune) {
 		s.col = 0
 		return
 	}
-	if s.col == s.columns {
+	if s.col == s.Columns {
 		s.row, s.col = s.row+1, 0
-		s.wraps++
+		s.Wraps++
 	}
 	s.grow()
-	line := s.lines[s.row]
+	line := s.Lines[s.row]
 	for len(line) <= s.col {
 		line = append(line, ' ')
 	}
 	line[s.col] = r
-	s.lines[s.row] = line
+	s.Lines[s.row] = line
 	s.col++
 }
 
-func (s *screen) grow() {
-	for len(s.lines) <= s.row {
-		s.lines = append(s.lines, nil)
+func (s *Screen) grow() {
+	for len(s.Lines) <= s.row {
+		s.Lines = append(s.Lines, nil)
 	}
 }
 
 // escape applies a sequence. The number is 1 if it has none.
-func (s *screen) escape(args string, final byte) {
+func (s *Screen) escape(args string, final byte) {
 	n := 0
 	for _, c := range args {
 		if c >= '0' && c <= '9' {
@@ -84,28 +83,28 @@ func (s *screen) escape(args string, final byte) {
 	s.grow()
 	switch final {
 	case 'A':
-		top := max(len(s.lines)-s.rows, 0) // the cursor cannot reach lines that have scrolled away
+		top := max(len(s.Lines)-s.Rows, 0) // the cursor cannot reach lines that have scrolled away
 		s.row = max(s.row-max(n, 1), top)
 	case 'H':
-		s.row, s.col = max(len(s.lines)-s.rows, 0), 0
+		s.row, s.col = max(len(s.Lines)-s.Rows, 0), 0
 	case 'J':
-		s.lines = s.lines[:s.row+1]
+		s.Lines = s.Lines[:s.row+1]
 		fallthrough
 	case 'K':
-		s.lines[s.row] = s.lines[s.row][:min(s.col, len(s.lines[s.row]))]
+		s.Lines[s.row] = s.Lines[s.row][:min(s.col, len(s.Lines[s.row]))]
 	case 'm':
-		s.colours++
+		s.Colours++
 	case 'h', 'l': // modes do not change the text
 	default:
-		s.unknown = append(s.unknown, args+string(final))
+		s.Unknown = append(s.Unknown, args+string(final))
 	}
 }
 
 // resize wraps lines that are too long, as terminals do, and keeps the cursor at its text.
-func (s *screen) resize(columns int) {
+func (s *Screen) resize(columns int) {
 	var lines [][]rune
 	row := 0
-	for i, line := range s.lines {
+	for i, line := range s.Lines {
 		if i == s.row {
 			row = len(lines)
 		}
@@ -115,28 +114,13 @@ func (s *screen) resize(columns int) {
 		}
 		lines = append(lines, line)
 	}
-	s.columns, s.lines, s.row = columns, lines, row
+	s.Columns, s.Lines, s.row = columns, lines, row
 }
 
-func (s *screen) text() string {
+func (s *Screen) Text() string {
 	var b strings.Builder
-	for _, line := range s.lines {
+	for _, line := range s.Lines {
 		b.WriteString(strings.TrimRight(string(line), " ") + "\n")
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-func TestScreen(t *testing.T) {
-	t.Parallel()
-	s := &screen{columns: 4, rows: 3}
-	s.write("ab\r\ncdefg\x1b[1")
-	s.write("A\r\x1b[Jx\xe2")
-	s.write("\x80\xa6")
-	if got := s.text(); got != "ab\nx…\n" || s.wraps != 1 {
-		t.Errorf("%q, %d wrapped", got, s.wraps)
-	}
-	s.resize(1)
-	if got := s.text(); got != "a\nb\nx\n…\n" {
-		t.Errorf("narrower: %q", got)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"recourse/internal/story"
 )
 
-// progress is a line that shows how far a long task is, its rate, and the remaining time. It is
+// ProgressBar is a line that shows how far a long task is, its rate, and the remaining time. It is
 // written to Stderr if that is a terminal.
-type progress struct {
-	app   *app
+type ProgressBar struct {
+	app   *App
 	what  string // "sagas"
 	of    int    // 0: unknown
 	live  bool
@@ -25,21 +25,21 @@ const (
 	barWidth      = 24
 )
 
-// progress returns a counter of things of a kind.
-func (a *app) progress(what string, of int) *progress {
-	return &progress{app: a, what: what, of: of, live: terminal(a.Stderr) && a.env["TERM"] != "dumb", began: time.Now()}
+// Progress returns a counter of things of a kind.
+func (a *App) Progress(what string, of int) *ProgressBar {
+	return &ProgressBar{app: a, what: what, of: of, live: IsTerminal(a.Stderr) && a.Variables["TERM"] != "dumb", began: time.Now()}
 }
 
-// at reports that n of them are done.
-func (p *progress) at(n int) {
+// At reports that n of them are done.
+func (p *ProgressBar) At(n int) {
 	if now := time.Now(); p.live && now.Sub(p.shown) >= progressEvery {
 		p.shown = now
 		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", story.Short(p.line(n, now.Sub(p.began)), p.columns()-1))
 	}
 }
 
-// end clears the line.
-func (p *progress) end() {
+// End clears the line.
+func (p *ProgressBar) End() {
 	if !p.shown.IsZero() {
 		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
 		p.shown = time.Time{}
@@ -47,7 +47,7 @@ func (p *progress) end() {
 }
 
 // line returns the text of the line.
-func (p *progress) line(n int, took time.Duration) string {
+func (p *ProgressBar) line(n int, took time.Duration) string {
 	text := fmt.Sprintf("%d %s", n, p.what)
 	if p.of > 0 {
 		full := min(n, p.of) * barWidth / p.of
@@ -64,12 +64,12 @@ func (p *progress) line(n int, took time.Duration) string {
 		text += fmt.Sprintf("  %d.%d/s", rate/10, rate%10)
 	}
 	if p.of > n {
-		text += fmt.Sprintf("  %s left", span(took/time.Duration(n)*time.Duration(p.of-n)))
+		text += fmt.Sprintf("  %s left", Span(took/time.Duration(n)*time.Duration(p.of-n)))
 	}
 	return text
 }
 
-func (p *progress) columns() int {
+func (p *ProgressBar) columns() int {
 	if f, ok := p.app.Stderr.(*os.File); ok {
 		if n, _ := sizeOf(f); n > 0 {
 			return n
@@ -78,24 +78,24 @@ func (p *progress) columns() int {
 	return usualColumns
 }
 
-// meter shows the progress of one kind of work after another.
-func (a *app) meter() func(done, of int, what string) {
-	var p *progress
+// Meter shows the progress of one kind of work after another.
+func (a *App) Meter() func(done, of int, what string) {
+	var p *ProgressBar
 	return func(done, of int, what string) {
 		if p == nil || p.what != what || p.of != of {
-			p = a.progress(what, of)
+			p = a.Progress(what, of)
 		}
-		p.at(done)
+		p.At(done)
 		if done >= of {
-			p.end()
+			p.End()
 			p = nil
 		}
 	}
 }
 
-// during shows the elapsed time of a task that cannot be counted.
-func (a *app) during(what string, do func() error) error {
-	p := a.progress(what, 0)
+// During shows the elapsed time of a task that cannot be counted.
+func (a *App) During(what string, do func() error) error {
+	p := a.Progress(what, 0)
 	if !p.live {
 		return do()
 	}
@@ -103,14 +103,14 @@ func (a *app) during(what string, do func() error) error {
 	go func() { done <- do() }()
 	every := time.NewTicker(progressEvery)
 	defer every.Stop()
-	defer p.end()
+	defer p.End()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case now := <-every.C:
 			p.shown = now
-			fmt.Fprintf(a.Stderr, "\r%s  %s\x1b[K", story.Short(what, p.columns()-12), span(now.Sub(p.began)))
+			fmt.Fprintf(a.Stderr, "\r%s  %s\x1b[K", story.Short(what, p.columns()-12), Span(now.Sub(p.began)))
 		}
 	}
 }

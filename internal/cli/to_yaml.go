@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// yamlOf converts a JSON document to YAML: fields keep their order, numbers their digits.
-func yamlOf(doc []byte) ([]byte, error) {
+// jsonToYAML converts a JSON document to YAML: fields keep their order, numbers their digits.
+func jsonToYAML(doc []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
 	n, err := jsonNode(d)

@@ -1,0 +1,89 @@
+// Package cli is what the commands of the program share: their environment, their exit codes, and
+// how they read arguments and print text, tables, progress, JSON and YAML.
+//
+// A command is a struct whose fields are its flags and arguments, with a method
+//
+//	Run(a *cli.App) error
+//
+// It prints results with [App.Printf] or, for programs, [App.Encode], and remarks with [App.Note].
+// An error from [Exit] has an exit code; every other error means [Failed].
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+
+	"recourse/internal/story"
+)
+
+// App is the environment of a command.
+type App struct {
+	Ctx       context.Context   // done when the program should stop
+	Env       []string          // in the form of os.Environ
+	Variables map[string]string // Env by name
+	Stdin     io.Reader
+	Stdout    io.Writer
+	Stderr    io.Writer
+	Program   func() (string, error) // the executable, for commands that run it as a separate process
+	Version   string                 // of the program
+	Colour    bool                   // use colours on Stdout
+	Live      bool                   // Stdout is a terminal whose lines can be redrawn
+	TTY       bool                   // Stdout is a terminal
+	YAML      bool                   // machine-readable output is YAML, not JSON
+}
+
+// New returns the environment of a command that prints to these streams.
+func New(ctx context.Context, env []string, stdin io.Reader, stdout, stderr io.Writer) *App {
+	a := &App{Ctx: ctx, Env: env, Variables: environ(env), Stdin: stdin, Stdout: stdout, Stderr: stderr, Program: os.Executable}
+	a.TTY = IsTerminal(stdout)
+	a.Live = a.TTY && a.Variables["TERM"] != "dumb"
+	a.Colour = a.Live && a.Variables["NO_COLOR"] == ""
+	return a
+}
+
+// Report prints an error and returns its exit code.
+func (a *App) Report(err error) int {
+	if err == nil {
+		return OK
+	}
+	code := ExitCode(err)
+	if text := err.Error(); text != "" {
+		for line := range strings.Lines("recourse: " + text) {
+			fmt.Fprintln(a.Stderr, story.Harmless(strings.TrimSuffix(line, "\n")))
+		}
+	}
+	return code
+}
+
+// Printf writes to Stdout. Write errors are ignored, because there is nowhere to report them.
+func (a *App) Printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
+
+// Note writes a line of progress to Stderr.
+func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// Remark prints a text as a note, unless it is empty.
+func (a *App) Remark(text string) {
+	if text != "" {
+		a.Note("%s", text)
+	}
+}
