@@ -77,7 +77,7 @@ func TestApproveAndSignal(t *testing.T) {
 		t.Errorf("as JSON: %s", out)
 	}
 	waitFor(t, s, id, saga.Succeeded)
-	golden(t, "approve", told.String())
+	checkGolden(t, "approve", told.String())
 }
 
 // A decision that comes too early gets an error in the terms of the command line.

@@ -17,6 +17,7 @@ import (
 
 	"recourse/internal/bench"
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/saga/dsl"
 )
 
@@ -154,7 +155,7 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 		return nil, err
 	}
 	checked, err := verifyNewest(b.app, b.dbs.engine, b.size.verify)
-	r.Ran(kindOf(b.dbs.engine), machine(), checked)
+	r.Ran(database.Kind(b.dbs.engine), machine(), checked)
 	return r, err
 }
 
@@ -163,7 +164,7 @@ type benchDatabases struct{ engine, floor string }
 
 // databases creates empty databases; drop removes them.
 func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabases, drop func(), err error) {
-	if !isPostgres(c.Database) {
+	if !database.IsPostgres(c.Database) {
 		if c.Database != "" {
 			dir = c.Database + ".bench"
 			if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -174,7 +175,7 @@ func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabase
 	}
 	conn, err := pgx.Connect(ctx, c.Database)
 	if err != nil {
-		return dbs, nil, databaseError(c.Database, err)
+		return dbs, nil, database.Describe(c.Database, err)
 	}
 	name := "recourse_bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	for _, n := range []string{name + "_engine", name + "_floor"} {

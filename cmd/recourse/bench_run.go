@@ -9,6 +9,7 @@ import (
 
 	"recourse/internal/bench"
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/internal/invariant"
 	"recourse/journal"
 )
@@ -145,7 +146,7 @@ func (b *benching) recover() (benchReport, error) {
 	}
 	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.Meter()}
 	engine := &benchEngine{benching: b}
-	if isPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
+	if database.IsPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
 		c.Lease = time.Second
 		engine.more = []string{"--node-lease", c.Lease.String()}
 	}
@@ -183,7 +184,7 @@ func verifyNewest(a *cli.App, database string, newest int) (int, error) {
 // before returns a time since which at least the n newest sagas were started, "" if there are no
 // more.
 func (v *verifying) before(n int) (string, error) {
-	store, err := openReader(v.app.Ctx, v.cmd.Database)
+	store, err := database.OpenReadOnly(v.app.Ctx, v.cmd.Database)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/internal/bench"
+	"recourse/internal/cli/database"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
@@ -31,7 +32,7 @@ type seeder struct {
 
 // seed implements bench.Seeder. Its sagas must not send a request before they sleep or end.
 func (b *benching) seed(ctx context.Context, s bench.Seeding) (bench.Seeded, error) {
-	store, err := openStore(ctx, b.dbs.engine, true)
+	store, err := database.Open(ctx, b.dbs.engine, true)
 	if err != nil {
 		return bench.Seeded{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/saga"
 )
 
@@ -58,7 +59,7 @@ func (c *budgetCmd) Run(a *cli.App) error {
 	if err := r.into(&v); err != nil {
 		return err
 	}
-	a.Printf("%s  %s  %s\n", v.ID, painted(a, v.Status), limits(v.Cost))
+	a.Printf("%s  %s  %s\n", v.ID, view.Status(a, v.Status), limits(v.Cost))
 	return nil
 }
 

@@ -51,8 +51,3 @@ type serverFlags struct {
 	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
-
-// databaseFlag selects the database.
-type databaseFlag struct {
-	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…; default ${default}."`
-}

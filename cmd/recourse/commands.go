@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/saga"
 )
 
@@ -77,7 +78,7 @@ func commandSaga(a *cli.App, f serverFlags, o cli.OutputFlag, id, command string
 	if err := json.Unmarshal(r.body, &v); err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
-	a.Printf("%s  %s\n", v.ID, painted(a, v.Status))
+	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
 	if v.RetryOf != "" && v.RetryOf == id {
 		a.Note("a new saga: %s has ended, and a saga that has ended never changes", id)
 	}

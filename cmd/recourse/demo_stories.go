@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"recourse/examples/world"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/saga"
 )
@@ -100,7 +101,7 @@ func (d *demo) play(s demoStory) error {
 	if err != nil {
 		return err
 	}
-	return tell(d.App, d.defs[s.definition], records)
+	return view.PrintStory(d.App, d.defs[s.definition], records)
 }
 
 // does prints what the demo does, as a person would type it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/internal/egress"
 	"recourse/internal/secrets"
 	"recourse/internal/story"
@@ -89,14 +90,14 @@ func (d *doctor) print() {
 	for _, f := range d.found {
 		names = max(names, len(f.Check))
 	}
-	marks := map[string]row{fine: {text: "✓", tone: story.Good}, unwise: {text: "!", tone: story.Doubt}, broken: {text: "✗", tone: story.Bad}}
+	marks := map[string]view.Row{fine: {Text: "✓", Tone: story.Good}, unwise: {Text: "!", Tone: story.Doubt}, broken: {Text: "✗", Tone: story.Bad}}
 	for _, f := range d.found {
 		text := strings.TrimSuffix(f.Text+": "+f.Mend, ": ")
 		if d.app.TTY {
 			indent := strings.Repeat(" ", names+4)
 			text = strings.TrimLeft(cli.Wrap(text, indent, d.app.Columns(), 8), " ")
 		}
-		d.app.Printf("%s %-*s  %s\n", story.Paint(marks[f.Result].text, marks[f.Result].tone, d.app.Colour), names, f.Check, text)
+		d.app.Printf("%s %-*s  %s\n", story.Paint(marks[f.Result].Text, marks[f.Result].Tone, d.app.Colour), names, f.Check, text)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"recourse/internal/cli/database"
 	"recourse/journal"
 	"recourse/migrations"
 )
@@ -25,7 +26,7 @@ const (
 
 // database checks the database and its content.
 func (d *doctor) database(ctx context.Context) {
-	if isPostgres(d.cmd.Database) {
+	if database.IsPostgres(d.cmd.Database) {
 		if !d.postgres(ctx) {
 			return
 		}
@@ -48,14 +49,14 @@ func (d *doctor) database(ctx context.Context) {
 
 // schema opens the database if its schema is this program's.
 func (d *doctor) schema(ctx context.Context) journal.Store {
-	m, err := databaseOf(d.cmd.Database, false)
+	m, err := database.ForMigrations(d.cmd.Database, false)
 	if err != nil {
 		d.failed("schema", err)
 		return nil
 	}
 	at, newest, err := migrations.Version(ctx, m)
 	if err != nil {
-		d.failed("schema", databaseError(d.cmd.Database, err))
+		d.failed("schema", database.Describe(d.cmd.Database, err))
 		return nil
 	}
 	switch err := migrations.Check(ctx, m); {
@@ -67,7 +68,7 @@ func (d *doctor) schema(ctx context.Context) journal.Store {
 		return nil
 	}
 	d.ok("schema", "at step %d, which is this program's", at)
-	store, err := openStore(ctx, d.cmd.Database, false)
+	store, err := database.Open(ctx, d.cmd.Database, false)
 	if err != nil {
 		d.failed("database", err)
 		return nil
@@ -97,13 +98,13 @@ func (d *doctor) sqlite() bool {
 	d.disk(filepath.Dir(path))
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-			d.failed("database", fileUsable(path, false))
+			d.failed("database", database.CheckFile(path, false))
 		} else {
 			d.warn("database", "there is no "+path+" yet", "serve makes it")
 		}
 		return false
 	}
-	if err := fileUsable(path, false); err != nil {
+	if err := database.CheckFile(path, false); err != nil {
 		d.failed("database", err)
 		return false
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"recourse/internal/cli/database"
 )
 
 // postgres checks a server. It returns false if no further check is possible.
@@ -16,12 +18,12 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	defer stop()
 	cfg, err := pgxpool.ParseConfig(d.cmd.Database) // it also parses the pool's options
 	if err != nil {
-		d.failed("database", databaseError(d.cmd.Database, err))
+		d.failed("database", database.Describe(d.cmd.Database, err))
 		return false
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
 	if err != nil {
-		d.failed("database", databaseError(d.cmd.Database, err))
+		d.failed("database", database.Describe(d.cmd.Database, err))
 		return false
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
@@ -32,7 +34,7 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num'), current_setting('fsync'), current_setting('synchronous_commit'),
 		current_setting('full_page_writes'), pg_is_in_recovery(), clock_timestamp()`).Scan(&number, &fsync, &synchronous, &pages, &standby, &there)
 	if err != nil {
-		d.failed("database", databaseError(d.cmd.Database, err))
+		d.failed("database", database.Describe(d.cmd.Database, err))
 		return false
 	}
 	version, _ := strconv.Atoi(number)

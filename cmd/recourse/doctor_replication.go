@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/internal/pgsession"
 	"recourse/internal/pgsync"
 	"recourse/journal/postgres"
@@ -20,7 +21,7 @@ func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 		err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid)
 	}
 	if err != nil {
-		d.failed("replication", databaseError(d.cmd.Database, err))
+		d.failed("replication", database.Describe(d.cmd.Database, err))
 		return
 	}
 	d.replication(r)

@@ -9,6 +9,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
+	"recourse/internal/cli/view"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -20,20 +22,20 @@ func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	def := cl.definition(v.Definition, v.Version)
-	w := &watched{def: def, id: id}
+	w := &view.Saga{Def: def, ID: id}
 	if def != nil {
-		w.m = saga.New(def, id)
+		w.Machine = saga.New(def, id)
 	}
-	show := newViewer(a, def, c.Machine())
-	if t, ok := show.(*tree); ok {
-		t.now = cl.clock()
+	show := view.New(a, def, c.Machine())
+	if t, ok := show.(*view.Tree); ok {
+		t.Now = cl.clock()
 	}
 	records, lost, ended := make(chan journal.Record, 256), make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- cl.stream(c.Saga, true, func(raw []byte) error {
 			var r journal.Record
 			if err := json.Unmarshal(raw, &r); err != nil {
-				return fmt.Errorf("%w: %w", errExport, err)
+				return fmt.Errorf("%w: %w", export.ErrFormat, err)
 			}
 			select {
 			case records <- r:
@@ -48,7 +50,7 @@ func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
 			}
 		})
 	}()
-	if err := w.follow(show, records, lost, ended); err != nil {
+	if err := follow(w, show, records, lost, ended); err != nil {
 		return err
 	}
 	r, err := cl.get(sagaPath(c.Saga), &v)
@@ -60,23 +62,23 @@ func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
 			return err
 		}
 	}
-	return outcome(v.ID, v.Status)
+	return view.Outcome(v.ID, v.Status)
 }
 
 // follow adds and shows records until their stream has ended.
-func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan string, ended <-chan error) error {
-	defer show.end(w)
-	every := time.NewTicker(redraw)
+func follow(w *view.Saga, show view.Viewer, records <-chan journal.Record, lost <-chan string, ended <-chan error) error {
+	defer show.End(w)
+	every := time.NewTicker(view.Redraw)
 	defer every.Stop()
 	take := func(r journal.Record) error {
-		if w.m == nil {
-			show.grew(w, []journal.Record{r})
+		if w.Machine == nil {
+			show.Grew(w, []journal.Record{r})
 			return nil
 		}
-		if err := w.add([]journal.Record{r}); err != nil {
+		if err := w.Add([]journal.Record{r}); err != nil {
 			return fmt.Errorf("the journal cannot be followed, is the server of another version? %w", err)
 		}
-		show.grew(w, []journal.Record{r})
+		show.Grew(w, []journal.Record{r})
 		return nil
 	}
 	for {
@@ -86,9 +88,9 @@ func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan
 				return err
 			}
 		case text := <-lost:
-			show.say(w, text)
+			show.Say(w, text)
 		case <-every.C:
-			show.tick(w)
+			show.Tick(w)
 		case err := <-ended:
 			for len(records) > 0 { // records that arrived before the end
 				if err := take(<-records); err != nil {

@@ -41,7 +41,7 @@ func TestShowFollowOnATerminal(t *testing.T) {
 	if got := <-code; got != cli.OK {
 		t.Errorf("exit %d", got)
 	}
-	golden(t, "follow", p.End())
+	checkGolden(t, "follow", p.End())
 	p.CheckWidth(t)
 	if p.Screen.Colours > 0 {
 		t.Error("NO_COLOR is set, and there are colours")
@@ -98,7 +98,7 @@ steps:
 	if got := <-code; got != cli.Failed {
 		t.Errorf("exit %d", got)
 	}
-	golden(t, "run-terminal", p.End())
+	checkGolden(t, "run-terminal", p.End())
 	p.CheckWidth(t)
 	if p.Screen.Colours == 0 {
 		t.Error("there are no colours")

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/saga"
 )
@@ -16,17 +17,17 @@ import (
 const headLines = 11
 
 // frame renders an overview as lines of a width.
-func (o *overview) frame(columns int, now time.Time) []row {
-	var rows []row
+func (o *overview) frame(columns int, now time.Time) []view.Row {
+	var rows []view.Row
 	add := func(name, text string, tone story.Tone) {
-		rows = append(rows, row{text: story.Short(fmt.Sprintf("%-8s%s", name, text), columns), tone: tone})
+		rows = append(rows, view.Row{Text: story.Short(fmt.Sprintf("%-8s%s", name, text), columns), Tone: tone})
 	}
 	at := now.Local().Format("15:04:05")
 	title := "recourse  " + o.client.base
 	if fill := columns - utf8.RuneCountInString(title) - len(at); columns <= 200 && fill > 1 {
 		title += strings.Repeat(" ", fill) + at
 	}
-	rows = append(rows, row{text: story.Short(title, columns), tone: story.Strong})
+	rows = append(rows, view.Row{Text: story.Short(title, columns), Tone: story.Strong})
 	add("sagas", o.counted(slices.Concat(usual, urgent)), story.Plain)
 	add("ended", o.counted(over), story.Plain)
 	if rate := o.rate(); rate != "" {
@@ -45,9 +46,9 @@ func (o *overview) frame(columns int, now time.Time) []row {
 	add("nodes", o.nodes(now), story.Plain)
 	add("cost", o.spent(), story.Plain)
 	if o.trouble != "" {
-		rows = append(rows, row{text: story.Short(o.trouble, columns), tone: story.Bad})
+		rows = append(rows, view.Row{Text: story.Short(o.trouble, columns), Tone: story.Bad})
 	}
-	rows = append(rows, row{})
+	rows = append(rows, view.Row{})
 	return append(rows, o.list(columns, now)...)
 }
 
@@ -124,18 +125,18 @@ func (o *overview) spent() string {
 }
 
 // list is the table of sagas in progress.
-func (o *overview) list(columns int, now time.Time) []row {
+func (o *overview) list(columns int, now time.Time) []view.Row {
 	if len(o.sagas) == 0 {
-		return []row{{text: "Nothing is in progress.", tone: story.Dimmed}}
+		return []view.Row{{Text: "Nothing is in progress.", Tone: story.Dimmed}}
 	}
 	cells := make([][]string, len(o.sagas))
 	for i, v := range o.sagas {
 		cells[i] = []string{v.ID, v.Definition, string(v.Status), cli.Age(now.Sub(v.CreatedAt.Time)), o.steps[v.ID].text}
 	}
 	lines := cli.FitTable([]cli.Column{{Head: "SAGA"}, {Head: "DEFINITION", Least: 8}, {Head: "STATUS"}, {Head: "AGE"}, {Head: "STEP", Least: 8}}, cells, columns)
-	rows := []row{{text: lines[0], tone: story.Dimmed}}
+	rows := []view.Row{{Text: lines[0], Tone: story.Dimmed}}
 	for i, line := range lines[1:] {
-		rows = append(rows, row{text: line, tone: toneOf(o.sagas[i].Status)})
+		rows = append(rows, view.Row{Text: line, Tone: view.Tone(o.sagas[i].Status)})
 	}
 	return rows
 }

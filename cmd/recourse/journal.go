@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -43,7 +44,7 @@ func (c *journalCmd) Run(a *cli.App) error {
 		}
 		var r journal.Record
 		if err := json.Unmarshal(raw, &r); err != nil {
-			return fmt.Errorf("%w: %w", errExport, err)
+			return fmt.Errorf("%w: %w", export.ErrFormat, err)
 		}
 		for _, l := range teller.Tell(r) {
 			a.Printf("%s\n", l.Format(teller.Width(), a.Colour))
@@ -120,7 +121,7 @@ func records(resp *http.Response, prefix string, last *string, show func([]byte)
 			Kind journal.Kind `json:"kind"`
 		}
 		if err := json.Unmarshal(raw, &head); err != nil {
-			return false, fmt.Errorf("%w: %w", errExport, err)
+			return false, fmt.Errorf("%w: %w", export.ErrFormat, err)
 		}
 		if err := show(raw); err != nil {
 			return false, err

@@ -9,6 +9,7 @@ import (
 
 	"recourse/api"
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/journal"
 )
 
@@ -38,7 +39,7 @@ func viewKey(k journal.APIKey) keyView {
 }
 
 type createKeyCmd struct {
-	databaseFlag
+	database.Flag
 	cli.OutputFlag
 	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
 	Name    string        `help:"Name of the key's owner, for journals. Keys with the same name are one client. Default: a unique name."`
@@ -49,7 +50,7 @@ type createKeyCmd struct {
 
 // Run creates a key, and the database if necessary, so that a key can exist before `serve` runs.
 func (c *createKeyCmd) Run(a *cli.App) error {
-	store, err := openStore(a.Ctx, c.Database, true)
+	store, err := database.Open(a.Ctx, c.Database, true)
 	if err != nil {
 		return err
 	}
@@ -81,13 +82,13 @@ func (c *createKeyCmd) Run(a *cli.App) error {
 }
 
 type listKeysCmd struct {
-	databaseFlag
+	database.Flag
 	cli.OutputFlag
 }
 
 // Run lists keys.
 func (c *listKeysCmd) Run(a *cli.App) error {
-	store, err := openStore(a.Ctx, c.Database, false)
+	store, err := database.Open(a.Ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
@@ -111,13 +112,13 @@ func (c *listKeysCmd) Run(a *cli.App) error {
 }
 
 type revokeKeyCmd struct {
-	databaseFlag
+	database.Flag
 	ID string `arg:"" help:"The key's id, as keys list prints it, or its first 8 characters or more."`
 }
 
 // Run revokes a key.
 func (c *revokeKeyCmd) Run(a *cli.App) error {
-	store, err := openStore(a.Ctx, c.Database, false)
+	store, err := database.Open(a.Ctx, c.Database, false)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/internal/costs/tally"
 	"recourse/saga"
 )
@@ -96,7 +97,7 @@ func printSagas(a *cli.App, list []saga.View) {
 	}
 	var rows [][]string
 	for _, v := range list {
-		why, started, cost := "", cli.Clock(v.CreatedAt.Time), money(v.Cost)
+		why, started, cost := "", cli.Clock(v.CreatedAt.Time), view.Money(v.Cost)
 		if v.Reason != nil {
 			why = v.Reason.Title
 		}

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 	w, vars := worldFor(t)
 	def := file(t, "hello.yaml", hello)
 	input := `{"n":9007199254740993,"city":"LIS"}`
-	golden(t, "run", ok(t, vars, "run", def, "-i", input))
+	checkGolden(t, "run", ok(t, vars, "run", def, "-i", input))
 	if out := ok(t, vars, "run", def, "-i", input, "-o", "json"); !strings.Contains(out, `"n":9007199254740993`) {
 		t.Errorf("the number was changed: %s", out)
 	}
@@ -114,7 +114,7 @@ func TestValidateAndPlan(t *testing.T) {
 	out := strings.NewReplacer(good, "good.yaml", bad, "bad.yaml").Replace(r.out)
 	vars := []string{varPrefix + "air=https://air.example"}
 	out += ok(t, vars, "plan", good, "-i", `{"n":2,"city":"LIS"}`, "--stub", `book={"id":"bk_1"}`)
-	golden(t, "validate", out)
+	checkGolden(t, "validate", out)
 	var list []validated
 	r = run(t, nil, "validate", "-o", "json", good, bad)
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil || len(list) != 2 || !list[0].OK || list[1].OK || len(list[1].Errors) == 0 {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -13,15 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/test/buffer"
+	"recourse/internal/test/golden"
 	"recourse/internal/test/program"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // executable returns the program, for commands that run it as a separate process.
 func executable(t *testing.T) func() (string, error) {
@@ -177,30 +173,8 @@ func steady(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-func golden(t *testing.T, name, got string) {
+// checkGolden compares output with a golden file, after replacing what differs between runs.
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	exactly(t, name, steady(got))
-}
-
-// exactly compares output with a golden file, after replacing what differs between runs.
-func exactly(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if d := cmp.Diff(readGolden(t, name), got); d != "" {
-		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
-	}
-}
-
-func readGolden(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	golden.Check(t, name, steady(got))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/migrations"
 )
 
@@ -14,39 +15,39 @@ type migrateCmd struct {
 	Down   migrateDownCmd   `cmd:"" help:"Undo the last migrations. Undoing the first one deletes all sagas."`
 }
 
-type migrateUpCmd struct{ databaseFlag }
+type migrateUpCmd struct{ database.Flag }
 
 // Run applies migrations.
 func (c *migrateUpCmd) Run(a *cli.App) error {
-	d, err := databaseOf(c.Database, true)
+	d, err := database.ForMigrations(c.Database, true)
 	if err != nil {
 		return err
 	}
 	if err := a.During("migrating the database", func() error { return migrations.Up(a.Ctx, d) }); err != nil {
-		return databaseError(c.Database, err)
+		return database.Describe(c.Database, err)
 	}
 	at, _, err := migrations.Version(a.Ctx, d)
 	if err != nil {
-		return databaseError(c.Database, err)
+		return database.Describe(c.Database, err)
 	}
 	a.Printf("at step %d\n", at)
 	return nil
 }
 
 type migrateStatusCmd struct {
-	databaseFlag
+	database.Flag
 	cli.OutputFlag
 }
 
 // Run shows the state of the schema.
 func (c *migrateStatusCmd) Run(a *cli.App) error {
-	d, err := databaseOf(c.Database, false)
+	d, err := database.ForMigrations(c.Database, false)
 	if err != nil {
 		return err
 	}
 	at, newest, err := migrations.Version(a.Ctx, d)
 	if err != nil {
-		return databaseError(c.Database, err)
+		return database.Describe(c.Database, err)
 	}
 	if c.Machine() {
 		if err := a.Encode(map[string]int{"at": at, "newest": newest}); err != nil {
@@ -62,7 +63,7 @@ func (c *migrateStatusCmd) Run(a *cli.App) error {
 }
 
 type migrateDownCmd struct {
-	databaseFlag
+	database.Flag
 	Steps int  `required:"" help:"Number of migrations to undo."`
 	Force bool `help:"Confirm that sagas may be deleted."`
 }
@@ -72,12 +73,12 @@ func (c *migrateDownCmd) Run(a *cli.App) error {
 	if !c.Force || c.Steps < 1 {
 		return cli.Exit(cli.Usage, errors.New("undoing migrations may delete sagas: make a backup, then say --steps 1 --force"))
 	}
-	d, err := databaseOf(c.Database, false)
+	d, err := database.ForMigrations(c.Database, false)
 	if err != nil {
 		return err
 	}
 	if err := a.During("undoing "+cli.Count(c.Steps, "step"), func() error { return migrations.Down(a.Ctx, d, c.Steps) }); err != nil {
-		return fmt.Errorf("migrate down: %w", databaseError(c.Database, err))
+		return fmt.Errorf("migrate down: %w", database.Describe(c.Database, err))
 	}
 	a.Printf("%s undone\n", cli.Count(c.Steps, "step"))
 	return nil

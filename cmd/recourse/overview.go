@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/retry"
 	"recourse/saga"
 )
@@ -151,18 +152,18 @@ var blocks = []string{"switch", "parallel", "foreach", "repeat"}
 func standsAt(list []saga.StepView) string {
 	text, next, others := "", "", 0
 	for _, s := range list {
-		m := marks[s.Status]
+		m := view.Marks[s.Status]
 		if slices.Contains(blocks, s.Kind) {
 			continue
 		}
 		if s.Status == saga.Pending && next == "" {
-			next = m.text + " " + s.Path
+			next = m.Text + " " + s.Path
 		}
-		if !m.moves {
+		if !m.Moves {
 			continue
 		}
 		if text == "" {
-			text = m.text + " " + s.Path
+			text = m.Text + " " + s.Path
 		} else {
 			others++
 		}

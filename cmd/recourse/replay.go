@@ -8,6 +8,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -22,18 +24,18 @@ type journalFile struct {
 }
 
 // read reads the file.
-func (f journalFile) read(a *cli.App) (export, *saga.Definition, error) {
+func (f journalFile) read(a *cli.App) (export.Journal, *saga.Definition, error) {
 	src, err := a.Open(f.File)
 	if err != nil {
-		return export{}, nil, err
+		return export.Journal{}, nil, err
 	}
 	defer src.Close()
-	ex, err := readExport(src)
+	ex, err := export.Read(src)
 	if err != nil {
 		return ex, nil, cli.Exit(cli.Usage, fmt.Errorf("%s: %w", f.File, err))
 	}
 	if f.Saga != "" {
-		if ex.saga, err = uuid.FromString(f.Saga); err != nil {
+		if ex.Saga, err = uuid.FromString(f.Saga); err != nil {
 			return ex, nil, cli.Exit(cli.Usage, fmt.Errorf("--saga %s is not an id", f.Saga))
 		}
 	}
@@ -49,9 +51,9 @@ func (f journalFile) read(a *cli.App) (export, *saga.Definition, error) {
 }
 
 // pinned checks that def is the saga's definition.
-func pinned(ex export, def *saga.Definition) error {
+func pinned(ex export.Journal, def *saga.Definition) error {
 	var d saga.StartedData
-	if err := json.Unmarshal(ex.records[0].Data, &d); err != nil || ex.records[0].Kind != journal.Started {
+	if err := json.Unmarshal(ex.Records[0].Data, &d); err != nil || ex.Records[0].Kind != journal.Started {
 		return errors.New("the journal does not begin with its start")
 	}
 	if d.SHA256 != def.SHA256 {
@@ -71,10 +73,10 @@ func (c *replayCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.At > 0 && c.At < int64(len(ex.records)) {
-		ex.records = ex.records[:c.At]
+	if c.At > 0 && c.At < int64(len(ex.Records)) {
+		ex.Records = ex.Records[:c.At]
 	}
-	if err := tell(a, def, ex.records); err != nil {
+	if err := view.PrintStory(a, def, ex.Records); err != nil {
 		return err
 	}
 	if def == nil {
@@ -84,11 +86,11 @@ func (c *replayCmd) Run(a *cli.App) error {
 	if err := pinned(ex, def); err != nil {
 		return err
 	}
-	m, err := saga.Replay(def, ex.saga, ex.records)
+	m, err := saga.Replay(def, ex.Saga, ex.Records)
 	if err != nil {
 		return fmt.Errorf("the journal does not replay: %w", err)
 	}
-	a.Printf("\nStatus after record %d: %s\n", m.Seq(), painted(a, m.Status()))
+	a.Printf("\nStatus after record %d: %s\n", m.Seq(), view.Status(a, m.Status()))
 	for _, d := range m.Decide() {
 		a.Printf("Next: %s\n", story.Harmless(decision(d)))
 	}

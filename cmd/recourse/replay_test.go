@@ -47,7 +47,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 			if out := ok(t, nil, "verify", path, "--saga", id, "-d", def); !strings.Contains(out, "1 saga, 3 records: no violations") || !strings.Contains(out, " 2  journals have no gaps, are hash-chained, replay, and end once\n") {
 				t.Errorf("verify: %s", out)
 			}
-			golden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
+			checkGolden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
 		})
 	}
 	path := file(t, "j", forms["array"])
@@ -61,7 +61,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 	if r := runWith(t, "hello", nil, "replay", "-"); r.code != cli.Usage {
 		t.Errorf("no journal: exit %d: %s", r.code, r.errOut)
 	}
-	golden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
+	checkGolden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
 }
 
 // A journal with correct hashes that no saga of the definition can have.

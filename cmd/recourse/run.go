@@ -9,6 +9,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
+	"recourse/internal/cli/view"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -38,10 +40,10 @@ var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
 // local is one saga that runs in this process.
 type local struct {
 	*node
-	watched
+	view.Saga
 	app  *cli.App
 	stop uuid.UUID // message id of the cancel after an interrupt
-	show viewer
+	show view.Viewer
 }
 
 // Run runs one saga; it returns nil if the saga succeeds. The first interrupt cancels the saga,
@@ -61,7 +63,7 @@ func (c *runCmd) Run(a *cli.App) error {
 	}
 	var store journal.Store = memory.New(memory.Config{})
 	if c.Database != "" {
-		if store, err = openStore(a.Ctx, c.Database, true); err != nil {
+		if store, err = database.Open(a.Ctx, c.Database, true); err != nil {
 			return err
 		}
 	}
@@ -101,20 +103,20 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 	if err := l.begin(c.File, actions, o); err != nil {
 		return err
 	}
-	l.show = newViewer(l.app, l.def, c.Machine())
+	l.show = view.New(l.app, l.Def, c.Machine())
 	if err := l.follow(); err != nil {
 		return err
 	}
-	v := l.m.View()
+	v := l.Machine.View()
 	if c.Machine() {
 		if err := l.app.Encode(v); err != nil {
 			return err
 		}
 	}
 	if v.Status.Terminal() {
-		return outcome(v.ID, v.Status)
+		return view.Outcome(v.ID, v.Status)
 	}
-	for _, e := range l.m.Inbox() {
+	for _, e := range l.Machine.Inbox() {
 		l.app.Note("%s. %s", e.Title, inCommands(e.Detail))
 	}
 	if c.Database == "" {
@@ -157,33 +159,33 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	if len(wrong) > 0 {
 		return wrongStart(wrong)
 	}
-	l.def = def
+	l.Def = def
 	begun, err := l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data, false)
-	l.id = begun.ID
+	l.ID = begun.ID
 	if errors.Is(err, journal.ErrUnique) {
-		return cli.Exit(cli.Conflict, fmt.Errorf("saga %s is running with the same `unique` value: wait for its end", l.id))
+		return cli.Exit(cli.Conflict, fmt.Errorf("saga %s is running with the same `unique` value: wait for its end", l.ID))
 	} else if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	l.m = saga.New(def, l.id)
+	l.Machine = saga.New(def, l.ID)
 	return nil
 }
 
 // follow shows the journal as it grows, until the saga has ended or needs a person.
 func (l *local) follow() error {
-	grown, stop := l.engine.Watch(l.id)
+	grown, stop := l.engine.Watch(l.ID)
 	defer stop()
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
 	interrupted := l.app.Ctx.Done()
-	defer l.show.end(&l.watched)
+	defer l.show.End(&l.Saga)
 	for {
 		if err := l.read(); err != nil {
 			return err
 		}
-		l.show.tick(&l.watched)
-		answered := l.stop.IsNil() || l.m.Applied(l.stop)
-		if l.m.Status().Terminal() || answered && len(l.m.Inbox()) > 0 {
+		l.show.Tick(&l.Saga)
+		answered := l.stop.IsNil() || l.Machine.Applied(l.stop)
+		if l.Machine.Status().Terminal() || answered && len(l.Machine.Inbox()) > 0 {
 			return nil
 		}
 		select {
@@ -200,28 +202,28 @@ func (l *local) follow() error {
 
 // read adds and shows the new records.
 func (l *local) read() error {
-	fresh, err := l.store.Records(context.WithoutCancel(l.app.Ctx), l.id, l.m.Seq(), 1000)
+	fresh, err := l.store.Records(context.WithoutCancel(l.app.Ctx), l.ID, l.Machine.Seq(), 1000)
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
-	if err := l.add(fresh); err != nil {
+	if err := l.Add(fresh); err != nil {
 		return err
 	}
-	l.show.grew(&l.watched, fresh)
+	l.show.Grew(&l.Saga, fresh)
 	return nil
 }
 
 // cancel cancels the saga, which is then undone.
 func (l *local) cancel() error {
-	l.show.say(&l.watched, "interrupted: cancelling the saga; interrupt again to leave it as it is")
+	l.show.Say(&l.Saga, "interrupted: cancelling the saga; interrupt again to leave it as it is")
 	var err error
 	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	m, err := saga.Command{Kind: "cancel", Reason: "interrupted", Actor: "terminal"}.Message(l.stop, l.id)
+	m, err := saga.Command{Kind: "cancel", Reason: "interrupted", Actor: "terminal"}.Message(l.stop, l.ID)
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}

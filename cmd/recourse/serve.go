@@ -24,6 +24,7 @@ import (
 	"recourse/api"
 	"recourse/api/ui"
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/internal/intake"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -35,7 +36,7 @@ import (
 )
 
 type serveCmd struct {
-	databaseFlag
+	database.Flag
 	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on. Any address but loopback requires API keys. Default ${default}."`
 	NoAuth      bool     `name:"no-auth" env:"RECOURSE_NO_AUTH" help:"Require no API key although the database has some; only on a loopback address."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"Host or network that steps may call, in addition to public addresses; repeatable."`
@@ -97,7 +98,7 @@ func (c *serveCmd) lanes() int {
 	switch {
 	case c.Lanes > 0:
 		return c.Lanes
-	case isPostgres(c.Database):
+	case database.IsPostgres(c.Database):
 		return min(max(runtime.GOMAXPROCS(0)/2, 1), 8)
 	}
 	return 1
@@ -143,7 +144,7 @@ func collectSeldom(a *cli.App) {
 // Run serves until the program is asked to stop, then drains.
 func (c *serveCmd) Run(a *cli.App, config *configFile) error {
 	collectSeldom(a)
-	if c.RequireSync && !isPostgres(c.Database) {
+	if c.RequireSync && !database.IsPostgres(c.Database) {
 		return cli.Exit(cli.Usage, errors.New("--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"))
 	}
 	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
@@ -246,8 +247,8 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 			_ = state.Close() // no node has started
 		}
 	}()
-	if state == nil || !isPostgres(c.Database) {
-		return openStore(ctx, c.Database, true)
+	if state == nil || !database.IsPostgres(c.Database) {
+		return database.Open(ctx, c.Database, true)
 	}
 	last, err := state.Database()
 	if err != nil {
@@ -258,7 +259,7 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 			log.Warn("could not note which database this is: the next start of this node may take an old primary for it", "error", err)
 		}
 	}
-	return openPostgres(ctx, c.Database, postgres.Options{Migrate: true,
+	return database.OpenPostgres(ctx, c.Database, postgres.Options{Migrate: true,
 		Memory: postgres.Memory{System: last.System, Timeline: last.Timeline, Keep: keep, Place: state.DatabaseFile()}})
 }
 
@@ -359,7 +360,7 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 	go sweep(ctx, n.store, log)
 	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
 	n.beside.Go(func() { cron.Run(ctx) })
-	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys.required, "version", a.Version)
+	log.Info("listening", "url", address, "database", database.Kind(c.Database), "keys", keys.required, "version", a.Version)
 	a.Printf("recourse listening on %s\n%s\n", address, keys.says)
 
 	select {
@@ -388,14 +389,6 @@ func profiles() http.Handler {
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return m
-}
-
-// kindOf names a database without its URL, which may contain a password.
-func kindOf(database string) string {
-	if isPostgres(database) {
-		return "postgres"
-	}
-	return "sqlite"
 }
 
 // sweep deletes expired replies of idempotency keys.

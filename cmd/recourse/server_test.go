@@ -74,7 +74,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	step(cli.Conflict, "cancel", id)
 	step(cli.Conflict, "retry", id, "--reason", "again")
 	step(cli.NotFound, "show", "019aa5d0-0000-7000-8000-000000000001")
-	golden(t, "server", told.String())
+	checkGolden(t, "server", told.String())
 	if code := s.stop(); code != cli.OK {
 		t.Errorf("serve ended with %d:\n%s", code, s.log)
 	}
@@ -172,7 +172,7 @@ func TestKeys(t *testing.T) {
 	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != cli.Forbidden {
 		t.Errorf("a viewer publishes: exit %d: %s", r.code, r.errOut)
 	}
-	golden(t, "keys", ok(t, env, "keys", "list"))
+	checkGolden(t, "keys", ok(t, env, "keys", "list"))
 	var list []keyView
 	if err := json.Unmarshal([]byte(ok(t, env, "keys", "list", "-o", "json")), &list); err != nil || len(list) != 1 {
 		t.Fatalf("keys: %v, %v", list, err)

@@ -9,6 +9,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -52,7 +54,7 @@ func (c *showCmd) Run(a *cli.App) error {
 	}
 	a.Printf("\n")
 	def := cl.definition(v.Definition, v.Version)
-	if err := tell(a, def, records); err != nil {
+	if err := view.PrintStory(a, def, records); err != nil {
 		return err
 	}
 	printWaiting(a, cl, v, def, records)
@@ -67,21 +69,21 @@ func printWaiting(a *cli.App, cl *client, v saga.View, def *saga.Definition, rec
 	if def == nil || v.Status.Terminal() {
 		return
 	}
-	w := &watched{def: def, id: uuid.FromStringOrNil(v.ID), m: saga.New(def, uuid.FromStringOrNil(v.ID))}
-	if w.add(records) != nil {
+	w := &view.Saga{Def: def, ID: uuid.FromStringOrNil(v.ID), Machine: saga.New(def, uuid.FromStringOrNil(v.ID))}
+	if w.Add(records) != nil {
 		return // a journal of another release was printed as far as possible
 	}
-	views, err := saga.Steps(w.m, records)
+	views, err := saga.Steps(w.Machine, records)
 	if err != nil {
 		return
 	}
-	waits, now := w.waits(views), cl.clock()()
+	waits, now := w.Waits(views), cl.clock()()
 	if len(waits) > 0 {
 		a.Printf("\n")
 	}
 	for _, s := range views {
 		if wait, ok := waits[s.Path]; ok {
-			a.Printf("%s %s\n", s.Path, story.Harmless(wait.text(now)))
+			a.Printf("%s %s\n", s.Path, story.Harmless(wait.Text(now)))
 		}
 	}
 	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" {
@@ -90,7 +92,7 @@ func printWaiting(a *cli.App, cl *client, v saga.View, def *saga.Definition, rec
 }
 
 func printView(a *cli.App, v saga.View) {
-	a.Printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, painted(a, v.Status))
+	a.Printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, view.Status(a, v.Status))
 	line := func(name, value string) {
 		if value != "" {
 			a.Printf("  %-8s %s\n", name, story.Short(value, 4000))
@@ -106,7 +108,7 @@ func printView(a *cli.App, v saga.View) {
 	if v.Reason != nil {
 		line("why", strings.TrimSuffix(v.Reason.Title+": "+v.Reason.Detail, ": "))
 	}
-	line("cost", money(v.Cost))
+	line("cost", view.Money(v.Cost))
 	line("retry of", v.RetryOf)
 	line("parent", v.Parent)
 	line("input", string(v.Input))
@@ -138,11 +140,11 @@ func (c *client) journal(id string) ([]journal.Record, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	ex, err := readExport(resp.Body)
+	ex, err := export.Read(resp.Body)
 	if err != nil {
 		return nil, err
 	}
-	return ex.records, nil
+	return ex.Records, nil
 }
 
 // definition returns a compiled version; nil if this program cannot compile it. Then a story is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/saga"
 )
@@ -67,10 +68,10 @@ func (c *startCmd) Run(a *cli.App) error {
 		if v.Reason != nil {
 			why = ": " + story.Harmless(v.Reason.Title)
 		}
-		a.Printf("%s  %s%s\n", v.ID, painted(a, v.Status), why)
+		a.Printf("%s  %s%s\n", v.ID, view.Status(a, v.Status), why)
 	}
 	if c.Wait > 0 {
-		return outcome(v.ID, v.Status)
+		return view.Outcome(v.ID, v.Status)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/view"
 	"recourse/internal/story"
 )
 
@@ -45,7 +46,7 @@ func (c *topCmd) Run(a *cli.App) error {
 	}
 	if c.Once || !a.Live {
 		for _, r := range o.frame(frameWidth(a), time.Now()) {
-			a.Printf("%s\n", story.Paint(r.text, r.tone, a.Colour))
+			a.Printf("%s\n", story.Paint(r.Text, r.Tone, a.Colour))
 		}
 		return nil
 	}
@@ -100,12 +101,12 @@ func frameWidth(a *cli.App) int {
 }
 
 // drawFrame replaces the frame before.
-func drawFrame(a *cli.App, rows []row) {
+func drawFrame(a *cli.App, rows []view.Row) {
 	var b strings.Builder
 	b.WriteString(topLeft)
 	rows = rows[:min(len(rows), a.Rows()-1)]
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%s\x1b[K\r\n", story.Paint(r.text, r.tone, a.Colour))
+		fmt.Fprintf(&b, "%s\x1b[K\r\n", story.Paint(r.Text, r.Tone, a.Colour))
 	}
 	b.WriteString("\x1b[J")
 	a.Printf("%s", b.String())

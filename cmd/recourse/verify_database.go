@@ -9,6 +9,7 @@ import (
 
 	"recourse/catalog"
 	"recourse/internal/cli"
+	"recourse/internal/cli/database"
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
@@ -35,7 +36,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 	if err != nil {
 		return err
 	}
-	store, err := openReader(v.app.Ctx, v.cmd.Database)
+	store, err := database.OpenReadOnly(v.app.Ctx, v.cmd.Database)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 	cfg.Nodes = w.leased
 	v.checker = invariant.New(cfg)
 	if err := w.walk(since); err != nil {
-		return lockedError(v.cmd.Database, databaseError(v.cmd.Database, err))
+		return database.DescribeLocked(v.cmd.Database, database.Describe(v.cmd.Database, err))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
 	"recourse/internal/invariant"
 )
 
@@ -40,10 +41,10 @@ func (v *verifying) files(paths []string) error {
 			return err
 		}
 		for _, ex := range list {
-			if other, twice := seen[ex.saga]; twice {
-				return cli.Exit(cli.Usage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.saga, other, file))
+			if other, twice := seen[ex.Saga]; twice {
+				return cli.Exit(cli.Usage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.Saga, other, file))
 			}
-			seen[ex.saga] = file
+			seen[ex.Saga] = file
 			v.checker.Add(v.checker.Look(v.exported(ex)))
 		}
 	}
@@ -89,13 +90,13 @@ func (c *verifyCmd) names(file string) bool {
 }
 
 // read reads the journals of a file. own is the saga id of a journal that does not name it.
-func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
+func (v *verifying) read(file string, own uuid.UUID) ([]export.Journal, error) {
 	src, err := v.app.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	list, err := readExports(src)
+	list, err := export.ReadAll(src)
 	if err != nil {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: %w", file, err))
 	}
@@ -104,12 +105,12 @@ func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
 	}
 	for i := range list {
 		if !own.IsNil() {
-			list[i].saga = own
+			list[i].Saga = own
 		}
-		if list[i].saga.IsNil() {
-			list[i].saga = uuid.FromStringOrNil(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+		if list[i].Saga.IsNil() {
+			list[i].Saga = uuid.FromStringOrNil(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 		}
-		if list[i].saga.IsNil() {
+		if list[i].Saga.IsNil() {
 			return nil, cli.Exit(cli.Usage, fmt.Errorf("%s does not name its saga: give --saga ID, or name the file after it", file))
 		}
 	}
@@ -117,9 +118,9 @@ func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
 }
 
 // exported finds the definition of a journal.
-func (v *verifying) exported(ex export) invariant.Saga {
-	s := invariant.Saga{ID: ex.saga, Records: ex.records}
-	d, ok := ran(ex.records)
+func (v *verifying) exported(ex export.Journal) invariant.Saga {
+	s := invariant.Saga{ID: ex.Saga, Records: ex.Records}
+	d, ok := ran(ex.Records)
 	if !ok {
 		return s // reported as a violation
 	}

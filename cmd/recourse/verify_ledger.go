@@ -14,6 +14,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/export"
 	"recourse/internal/invariant"
 	"recourse/saga/dsl"
 )
@@ -167,7 +168,7 @@ func fileValues(a *cli.App, file string) ([]json.RawMessage, error) {
 		return nil, err
 	}
 	defer src.Close()
-	raws, err := values(src)
+	raws, err := export.Values(src)
 	if err != nil {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("%s: entry %d: write one JSON object a line, or an array of them: %w", file, len(raws)+1, err))
 	}

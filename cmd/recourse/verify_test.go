@@ -151,12 +151,12 @@ func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 	if r.code != cli.Usage || len(v.Missing) != 1 || v.Missing[0].SHA256 != first.played.Def.SHA256 || !strings.Contains(r.errOut, first.played.Def.SHA256) {
 		t.Errorf("a missing definition: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	golden(t, "verify", ok(t, nil, "verify", both, "-d", def))
+	checkGolden(t, "verify", ok(t, nil, "verify", both, "-d", def))
 	r = runWith(t, strings.Replace(first.export(t), "19.10", "91.10", 1), nil, "verify", "-")
 	if r.code != cli.Failed {
 		t.Errorf("a changed journal: exit %d", r.code)
 	}
-	golden(t, "verify-bad", r.out+r.errOut)
+	checkGolden(t, "verify-bad", r.out+r.errOut)
 }
 
 // The journals are compared with the ledger of the remote service, as far as it goes.

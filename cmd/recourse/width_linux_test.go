@@ -9,6 +9,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/test/golden"
 	"recourse/internal/test/pty"
 	"recourse/saga"
 )
@@ -78,7 +79,7 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 		for _, c := range changingLists {
 			text = c.pattern.ReplaceAllString(text, c.with)
 		}
-		exactly(t, "width-"+args[0], text)
+		golden.Check(t, "width-"+args[0], text)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"recourse/internal/test/golden"
 )
 
 // TestErrorsSpeakOfCommands: the command line shows errors of the API in its own terms.
@@ -36,7 +38,7 @@ func TestErrorsSpeakOfCommands(t *testing.T) {
 // API.
 func TestGoldenFilesSpeakOfCommands(t *testing.T) {
 	t.Parallel()
-	for _, line := range strings.Split(readGolden(t, "server"), "\n") {
+	for _, line := range strings.Split(golden.Read(t, "server"), "\n") {
 		if strings.HasPrefix(line, "recourse: ") && (strings.Contains(line, "/v1/") || strings.Contains(line, "Idempotency-Key")) {
 			t.Error(line)
 		}

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/internal/story/storytest"
+	"recourse/internal/test/golden"
 	"recourse/internal/test/pty"
 	"recourse/journal"
 	"recourse/saga"
@@ -61,16 +62,16 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	var out bytes.Buffer
 	on := &pty.Screen{Columns: columns, Rows: rows}
 	a := cli.New(t.Context(), []string{"COLUMNS=" + strconv.Itoa(columns), "LINES=" + strconv.Itoa(rows)}, nil, &out, nil)
-	w := &watched{def: p.Def, id: p.ID, m: saga.New(p.Def, p.ID)}
+	w := &Saga{Def: p.Def, ID: p.ID, Machine: saga.New(p.Def, p.ID)}
 	show := newTree(a)
 	var told strings.Builder
 	for _, r := range p.Records {
-		if err := w.add([]journal.Record{r}); err != nil {
+		if err := w.Add([]journal.Record{r}); err != nil {
 			t.Fatal(err)
 		}
-		show.now = func() time.Time { return r.At }
+		show.Now = func() time.Time { return r.At }
 		show.drawn = time.Time{}
-		show.grew(w, []journal.Record{r})
+		show.Grew(w, []journal.Record{r})
 		on.Write(out.String())
 		out.Reset()
 		fmt.Fprintf(&told, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.Text())
@@ -96,7 +97,7 @@ func failing(s saga.Send, _ time.Time) saga.Answer {
 // The tree after each record: undone steps, waits and their durations.
 func TestTree(t *testing.T) {
 	t.Parallel()
-	exactly(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
+	golden.Check(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
 }
 
 // Blocks, their lanes and iterations; waits besides timers.
@@ -111,8 +112,8 @@ func TestTreeOfBlocks(t *testing.T) {
 		}
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 	}})
-	exactly(t, "tree-blocks", watching(t, p, 80, 24))
-	t.Run("narrow", func(t *testing.T) { exactly(t, "tree-narrow", watching(t, p, 32, 8)) })
+	golden.Check(t, "tree-blocks", watching(t, p, 80, 24))
+	t.Run("narrow", func(t *testing.T) { golden.Check(t, "tree-narrow", watching(t, p, 32, 8)) })
 }
 
 // Each waiting step shows what it waits for, with the remaining time.
@@ -139,27 +140,27 @@ func TestWaits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
 			def := storytest.Parse(t, "saga: waits\nbudget: {amount: 1.00 USD, on_exceed: ask}\nsteps: ["+tt.step+"]\n")
-			w := &watched{def: def, id: uuid.FromStringOrNil("019aa5d0-0000-7000-8000-000000000001")}
-			w.m = saga.New(def, w.id)
+			w := &Saga{Def: def, ID: uuid.FromStringOrNil("019aa5d0-0000-7000-8000-000000000001")}
+			w.Machine = saga.New(def, w.ID)
 			data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
 			if len(wrong) > 0 {
 				t.Fatal(wrong)
 			}
-			for r := w.m.Start(data); ; {
-				if err := w.add([]journal.Record{w.m.Seal(r, storytest.Begin, "node")}); err != nil {
+			for r := w.Machine.Start(data); ; {
+				if err := w.Add([]journal.Record{w.Machine.Seal(r, storytest.Begin, "node")}); err != nil {
 					t.Fatal(err)
 				}
-				next, ok := following(t, w.m, tt.answer)
+				next, ok := following(t, w.Machine, tt.answer)
 				if !ok {
 					break
 				}
 				r = next
 			}
-			views, err := saga.Steps(w.m, w.all)
+			views, err := saga.Steps(w.Machine, w.Records)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := w.waits(views)["a"].text(storytest.Begin); !strings.HasPrefix(got, tt.want) {
+			if got := w.Waits(views)["a"].Text(storytest.Begin); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

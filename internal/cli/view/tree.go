@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -11,39 +11,39 @@ import (
 	"recourse/saga"
 )
 
-// row is a line of a frame.
-type row struct {
-	text  string
-	tone  story.Tone
-	step  bool
-	moves bool // the step is running or waiting
+// Row is a line of a frame.
+type Row struct {
+	Text  string
+	Tone  story.Tone
+	step  bool // the line is a step
+	Moves bool // the step is running or waiting
 }
 
-// marks are the symbols of statuses of steps.
-var marks = map[saga.StepStatus]row{
-	saga.Pending:       {text: "·", tone: story.Dimmed},
-	saga.StepRunning:   {text: "→", tone: story.Plain, moves: true},
-	saga.StepWaiting:   {text: "…", tone: story.Plain, moves: true},
-	saga.StepSucceeded: {text: "✓", tone: story.Good},
-	saga.StepFailed:    {text: "✗", tone: story.Bad},
-	saga.StepSkipped:   {text: "–", tone: story.Dimmed},
-	saga.StepInDoubt:   {text: "?", tone: story.Doubt, moves: true},
-	saga.StepHeld:      {text: "!", tone: story.Doubt, moves: true},
-	saga.StepUndoing:   {text: "←", tone: story.Back, moves: true},
-	saga.StepUndone:    {text: "↺", tone: story.Back},
-	saga.StepUndoFail:  {text: "✗", tone: story.Bad, moves: true},
+// Marks are the symbols of statuses of steps.
+var Marks = map[saga.StepStatus]Row{
+	saga.Pending:       {Text: "·", Tone: story.Dimmed},
+	saga.StepRunning:   {Text: "→", Tone: story.Plain, Moves: true},
+	saga.StepWaiting:   {Text: "…", Tone: story.Plain, Moves: true},
+	saga.StepSucceeded: {Text: "✓", Tone: story.Good},
+	saga.StepFailed:    {Text: "✗", Tone: story.Bad},
+	saga.StepSkipped:   {Text: "–", Tone: story.Dimmed},
+	saga.StepInDoubt:   {Text: "?", Tone: story.Doubt, Moves: true},
+	saga.StepHeld:      {Text: "!", Tone: story.Doubt, Moves: true},
+	saga.StepUndoing:   {Text: "←", Tone: story.Back, Moves: true},
+	saga.StepUndone:    {Text: "↺", Tone: story.Back},
+	saga.StepUndoFail:  {Text: "✗", Tone: story.Bad, Moves: true},
 }
 
 // drawing renders a saga as lines of a width.
-func drawing(w *watched, now time.Time, columns int) ([]row, error) {
-	views, err := saga.Steps(w.m, w.all)
+func drawing(w *Saga, now time.Time, columns int) ([]Row, error) {
+	views, err := saga.Steps(w.Machine, w.Records)
 	if err != nil {
 		return nil, err
 	}
-	v := w.m.View()
+	v := w.Machine.View()
 	rows := title(v, now, columns)
-	waits := w.waits(views)
-	branches := layout(w.def)
+	waits := w.Waits(views)
+	branches := layout(w.Def)
 	labels, names := make([]string, len(views)), 0
 	for i, s := range views {
 		labels[i] = branches.label(s.Path)
@@ -51,37 +51,37 @@ func drawing(w *watched, now time.Time, columns int) ([]row, error) {
 	}
 	names = min(names, max(columns/2, 12))
 	for i, s := range views {
-		m := marks[s.Status]
+		m := Marks[s.Status]
 		text := doing(s)
-		if wait, ok := waits[s.Path]; ok && m.moves {
-			text = strings.TrimSuffix(wait.text(now)+", "+text, ", ")
+		if wait, ok := waits[s.Path]; ok && m.Moves {
+			text = strings.TrimSuffix(wait.Text(now)+", "+text, ", ")
 		}
-		m.step, m.moves = true, m.moves && !branches.block(s.Path)
-		m.text = strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.text, names, story.Short(labels[i], names), text), " ")
+		m.step, m.Moves = true, m.Moves && !branches.block(s.Path)
+		m.Text = strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.Text, names, story.Short(labels[i], names), text), " ")
 		rows = append(rows, m)
 	}
 	if v.Reason != nil {
-		rows = append(rows, row{text: "  why: " + v.Reason.Title, tone: story.Bad})
+		rows = append(rows, Row{Text: "  why: " + v.Reason.Title, Tone: story.Bad})
 	}
 	for _, left := range v.Residual {
-		rows = append(rows, row{text: "  remains: " + left.Path + ": " + left.Why, tone: story.Bad})
+		rows = append(rows, Row{Text: "  remains: " + left.Path + ": " + left.Why, Tone: story.Bad})
 	}
 	for _, open := range v.Doubts {
-		rows = append(rows, row{text: "  in doubt: " + open.Path + ": " + open.Why, tone: story.Doubt})
+		rows = append(rows, Row{Text: "  in doubt: " + open.Path + ": " + open.Why, Tone: story.Doubt})
 	}
 	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 {
-		rows = append(rows, row{text: "  waits for the end of its parent, saga " + v.Parent, tone: story.Dimmed})
+		rows = append(rows, Row{Text: "  waits for the end of its parent, saga " + v.Parent, Tone: story.Dimmed})
 	}
 	return rows, nil
 }
 
 // title returns the lines above the steps: two if one is too narrow.
-func title(v saga.View, now time.Time, columns int) []row {
+func title(v saga.View, now time.Time, columns int) []Row {
 	if v.EndedAt != nil {
 		now = v.EndedAt.Time
 	}
 	about := fmt.Sprintf("%s  %s", v.Status, elapsed(now.Sub(v.CreatedAt.Time)))
-	if c := money(v.Cost); c != "" {
+	if c := Money(v.Cost); c != "" {
 		about += "  " + c
 		if v.Cost.Budget != "" {
 			about += " of " + v.Cost.Budget
@@ -89,9 +89,9 @@ func title(v saga.View, now time.Time, columns int) []row {
 	}
 	one := fmt.Sprintf("%s %s  %s", v.Definition, v.ID, about)
 	if utf8.RuneCountInString(one) < columns {
-		return []row{{text: one, tone: toneOf(v.Status)}}
+		return []Row{{Text: one, Tone: Tone(v.Status)}}
 	}
-	return []row{{text: v.Definition + "  " + about, tone: toneOf(v.Status)}, {text: v.ID, tone: story.Dimmed}}
+	return []Row{{Text: v.Definition + "  " + about, Tone: Tone(v.Status)}, {Text: v.ID, Tone: story.Dimmed}}
 }
 
 // elapsed formats the duration of a saga.

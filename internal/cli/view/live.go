@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -11,59 +11,63 @@ import (
 	"recourse/journal"
 )
 
-// redraw is the minimum time between two frames; a countdown needs one frame per second.
+// Redraw is the minimum time between two frames; a countdown needs one frame per second.
 const (
-	redraw    = 50 * time.Millisecond
+	Redraw    = 50 * time.Millisecond
 	countdown = time.Second
 )
 
-// tree shows a saga as its steps, redrawn in place as they change.
-type tree struct {
+// Tree shows a saga as its steps, redrawn in place as they change.
+type Tree struct {
 	app    *cli.App
-	now    func() time.Time // the clock of the journal
+	Now    func() time.Time // the clock of the journal
 	widths []int            // widths of the drawn lines
 	drawn  time.Time
 	dirty  bool
 	note   string
 }
 
-func newTree(a *cli.App) *tree { return &tree{app: a, now: time.Now} }
+func newTree(a *cli.App) *Tree { return &Tree{app: a, Now: time.Now} }
 
-func (t *tree) grew(w *watched, _ []journal.Record) {
+// Grew implements Viewer.
+func (t *Tree) Grew(w *Saga, _ []journal.Record) {
 	t.dirty = true
-	t.tick(w)
+	t.Tick(w)
 }
 
-func (t *tree) tick(w *watched) {
-	if since := t.now().Sub(t.drawn); t.dirty && since >= redraw || since >= countdown {
+// Tick implements Viewer.
+func (t *Tree) Tick(w *Saga) {
+	if since := t.Now().Sub(t.drawn); t.dirty && since >= Redraw || since >= countdown {
 		t.draw(w)
 	}
 }
 
-func (t *tree) say(w *watched, text string) {
+// Say implements Viewer.
+func (t *Tree) Say(w *Saga, text string) {
 	t.note = text
 	t.draw(w)
 }
 
-func (t *tree) end(w *watched) {
+// End implements Viewer.
+func (t *Tree) End(w *Saga) {
 	if t.dirty {
 		t.draw(w)
 	}
 }
 
 // draw replaces the frame before.
-func (t *tree) draw(w *watched) {
-	if len(w.all) == 0 {
+func (t *Tree) draw(w *Saga) {
+	if len(w.Records) == 0 {
 		return
 	}
 	columns, height := t.app.Columns(), t.app.Rows()
-	rows, err := drawing(w, t.now(), columns)
+	rows, err := drawing(w, t.Now(), columns)
 	if err != nil {
 		return // the machine has applied the records, so they can be read
 	}
 	if t.note != "" {
 		for line := range strings.SplitSeq(cli.Wrap(t.note, "  ", columns-1, 3), "\n") {
-			rows = append(rows, row{text: line, tone: story.Doubt})
+			rows = append(rows, Row{Text: line, Tone: story.Doubt})
 		}
 	}
 	var b strings.Builder
@@ -72,18 +76,18 @@ func (t *tree) draw(w *watched) {
 	}
 	t.widths = t.widths[:0]
 	for _, r := range windowed(rows, height-1) {
-		text := story.Short(r.text, columns-1) // some terminals wrap a line that fills the last column
+		text := story.Short(r.Text, columns-1) // some terminals wrap a line that fills the last column
 		t.widths = append(t.widths, utf8.RuneCountInString(text))
-		fmt.Fprintf(&b, "\r%s\x1b[K\n", story.Paint(text, r.tone, t.app.Colour))
+		fmt.Fprintf(&b, "\r%s\x1b[K\n", story.Paint(text, r.Tone, t.app.Colour))
 	}
 	b.WriteString("\x1b[J")
 	t.app.Printf("%s", b.String())
-	t.dirty, t.drawn = false, t.now()
+	t.dirty, t.drawn = false, t.Now()
 }
 
 // height returns the number of terminal lines of the frame, which grows if the terminal becomes
 // narrower.
-func (t *tree) height(columns int) int {
+func (t *Tree) height(columns int) int {
 	n := 0
 	for _, width := range t.widths {
 		n += max((width+columns-1)/columns, 1)
@@ -92,7 +96,7 @@ func (t *tree) height(columns int) int {
 }
 
 // windowed shortens a frame that is higher than the terminal: it omits steps far from active ones.
-func windowed(rows []row, height int) []row {
+func windowed(rows []Row, height int) []Row {
 	if len(rows) <= height {
 		return rows
 	}
@@ -104,7 +108,7 @@ func windowed(rows []row, height int) []row {
 		if first < 0 {
 			first = i
 		}
-		if r.moves && moves < 0 {
+		if r.Moves && moves < 0 {
 			moves = i
 		}
 		last = i
@@ -117,16 +121,16 @@ func windowed(rows []row, height int) []row {
 		moves = last
 	}
 	from := min(max(moves-room/3, first), last+1-room)
-	out := append([]row{}, rows[:first]...)
+	out := append([]Row{}, rows[:first]...)
 	out = append(out, left(from-first, "above"))
 	out = append(out, rows[from:from+room]...)
 	out = append(out, left(last+1-from-room, "below"))
 	return append(out, rows[last+1:]...)
 }
 
-func left(n int, where string) row {
+func left(n int, where string) Row {
 	if n == 0 {
-		return row{}
+		return Row{}
 	}
-	return row{text: fmt.Sprintf("  … %s %s", cli.Count(n, "step"), where), tone: story.Dimmed}
+	return Row{Text: fmt.Sprintf("  … %s %s", cli.Count(n, "step"), where), Tone: story.Dimmed}
 }

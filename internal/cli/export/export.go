@@ -1,4 +1,5 @@
-package main
+// Package export reads exported journals: what `recourse journal ID -o json` and the API print.
+package export
 
 import (
 	"bufio"
@@ -13,35 +14,37 @@ import (
 	"recourse/journal"
 )
 
-// export is an exported journal.
-type export struct {
-	saga    uuid.UUID // nil if the file does not name it
-	records []journal.Record
+// Journal is an exported journal.
+type Journal struct {
+	Saga    uuid.UUID // nil if the file does not name it
+	Records []journal.Record
 }
 
+// maxExport is the maximum size of a file.
 const maxExport = 1 << 30
 
-var errExport = errors.New("not an exported journal: give what `recourse journal ID -o json` or GET /v1/sagas/ID/journal prints")
+// ErrFormat means that a file is not an exported journal.
+var ErrFormat = errors.New("not an exported journal: give what `recourse journal ID -o json` or GET /v1/sagas/ID/journal prints")
 
-// readExport reads a file with the journal of one saga.
-func readExport(r io.Reader) (export, error) {
-	list, err := readExports(r)
+// Read reads a file with the journal of one saga.
+func Read(r io.Reader) (Journal, error) {
+	list, err := ReadAll(r)
 	switch {
 	case err != nil:
-		return export{}, err
+		return Journal{}, err
 	case len(list) > 1:
-		return export{}, errors.New("the file has records of several sagas: export one at a time")
+		return Journal{}, errors.New("the file has records of several sagas: export one at a time")
 	}
 	return list[0], nil
 }
 
-// readExports reads journals: an array of records, {"data": [record]}, or one record per line. A
+// ReadAll reads journals: an array of records, {"data": [record]}, or one record per line. A
 // record may name its saga in a field `saga`; otherwise it belongs to the same saga as the record
 // before.
-func readExports(r io.Reader) ([]export, error) {
-	raws, err := values(r)
+func ReadAll(r io.Reader) ([]Journal, error) {
+	raws, err := Values(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errExport, err)
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	var list exports
 	for i, raw := range raws {
@@ -50,13 +53,13 @@ func readExports(r io.Reader) ([]export, error) {
 		}
 	}
 	if len(list.all) == 0 {
-		return nil, errExport
+		return nil, ErrFormat
 	}
 	return list.all, nil
 }
 
-// values reads a JSON array, or JSON documents one after another.
-func values(r io.Reader) ([]json.RawMessage, error) {
+// Values reads a JSON array, or JSON documents one after another.
+func Values(r io.Reader) ([]json.RawMessage, error) {
 	in := bufio.NewReader(io.LimitReader(r, maxExport))
 	first, err := firstByte(in)
 	if errors.Is(err, io.EOF) {
@@ -109,7 +112,7 @@ func documents(d *json.Decoder) ([]json.RawMessage, error) {
 
 // exports collects the journals of a file.
 type exports struct {
-	all []export
+	all []Journal
 	at  map[uuid.UUID]int
 	now int // index of the journal of the last record
 }
@@ -117,7 +120,7 @@ type exports struct {
 func (l *exports) add(raw json.RawMessage) error {
 	var r journal.Record
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return fmt.Errorf("%w: %w", errExport, err)
+		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	var of struct {
 		Saga string `json:"saga"`
@@ -126,11 +129,11 @@ func (l *exports) add(raw json.RawMessage) error {
 	if json.Unmarshal(raw, &of) == nil && of.Saga != "" {
 		var err error
 		if id, err = uuid.FromString(of.Saga); err != nil {
-			return fmt.Errorf("%w: saga %q is not an id", errExport, of.Saga)
+			return fmt.Errorf("%w: saga %q is not an id", ErrFormat, of.Saga)
 		}
 	}
 	l.turnTo(id)
-	l.all[l.now].records = append(l.all[l.now].records, r)
+	l.all[l.now].Records = append(l.all[l.now].Records, r)
 	return nil
 }
 
@@ -138,14 +141,14 @@ func (l *exports) add(raw json.RawMessage) error {
 func (l *exports) turnTo(id uuid.UUID) {
 	switch at, ok := l.at[id]; {
 	case len(l.all) == 0:
-		l.all, l.at = []export{{saga: id}}, map[uuid.UUID]int{id: 0}
+		l.all, l.at = []Journal{{Saga: id}}, map[uuid.UUID]int{id: 0}
 	case id.IsNil():
 	case ok:
 		l.now = at
-	case len(l.all) == 1 && l.all[0].saga.IsNil():
-		l.all[0].saga, l.at[id] = id, 0
+	case len(l.all) == 1 && l.all[0].Saga.IsNil():
+		l.all[0].Saga, l.at[id] = id, 0
 	default:
 		l.now, l.at[id] = len(l.all), len(l.all)
-		l.all = append(l.all, export{saga: id})
+		l.all = append(l.all, Journal{Saga: id})
 	}
 }

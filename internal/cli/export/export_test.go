@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"bytes"
@@ -18,26 +18,26 @@ func FuzzReadExport(f *testing.F) {
 	f.Add(`{"data":[{"seq":2,"at":"2026-11-21T10:00:00.000Z","kind":"outcome","path":"a","class":"in_doubt","node":"n","data":{"next":"await_resolution","error":{"code":"x","title":"y"}},"hash":""}]}`)
 	f.Add("{}\n[]")
 	f.Fuzz(func(t *testing.T, text string) {
-		ex, err := readExport(strings.NewReader(text))
+		ex, err := Read(strings.NewReader(text))
 		if err != nil {
 			return
 		}
 		var again bytes.Buffer
-		for _, r := range ex.records {
+		for _, r := range ex.Records {
 			b, err := journal.Encode(r)
 			if err != nil {
 				t.Fatalf("record %d: %v", r.Seq, err)
 			}
 			again.Write(append(b, '\n'))
 		}
-		second, err := readExport(&again)
+		second, err := Read(&again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(len(ex.records), len(second.records)); d != "" {
+		if d := cmp.Diff(len(ex.Records), len(second.Records)); d != "" {
 			t.Error(d)
 		}
-		if err := story.Write(&bytes.Buffer{}, nil, ex.records, true); err != nil {
+		if err := story.Write(&bytes.Buffer{}, nil, ex.Records, true); err != nil {
 			t.Error(err)
 		}
 	})

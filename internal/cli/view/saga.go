@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"recourse/saga"
 )
 
-// toneOf returns the tone of a status.
-func toneOf(s saga.Status) story.Tone {
+// Tone returns the tone of a status.
+func Tone(s saga.Status) story.Tone {
 	switch s {
 	case saga.Succeeded:
 		return story.Good
@@ -25,23 +25,24 @@ func toneOf(s saga.Status) story.Tone {
 	return story.Plain
 }
 
-func painted(a *cli.App, s saga.Status) string { return story.Paint(string(s), toneOf(s), a.Colour) }
+// Status returns a status in its tone.
+func Status(a *cli.App, s saga.Status) string { return story.Paint(string(s), Tone(s), a.Colour) }
 
-// money formats a saga's cost, "" for none.
-func money(c saga.CostView) string {
+// Money formats a saga's cost, "" for none.
+func Money(c saga.CostView) string {
 	if strings.Trim(c.Spent, "0.") == "" {
 		return ""
 	}
 	return strings.TrimSpace(c.Spent + " " + c.Currency)
 }
 
-// tell prints a journal as a story.
-func tell(a *cli.App, def *saga.Definition, records []journal.Record) error {
+// PrintStory prints a journal as a story.
+func PrintStory(a *cli.App, def *saga.Definition, records []journal.Record) error {
 	return story.Write(a.Stdout, def, records, a.Colour)
 }
 
-// outcome returns the error of a command that waited for a saga: nil only if the saga succeeded.
-func outcome(id string, status saga.Status) error {
+// Outcome returns the error of a command that waited for a saga: nil only if the saga succeeded.
+func Outcome(id string, status saga.Status) error {
 	if status == saga.Succeeded {
 		return nil
 	}

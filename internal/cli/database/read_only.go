@@ -1,4 +1,4 @@
-package main
+package database
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// openReader opens a database read-only.
-func openReader(ctx context.Context, database string) (journal.Store, error) {
-	if isPostgres(database) {
+// OpenReadOnly opens a database read-only.
+func OpenReadOnly(ctx context.Context, database string) (journal.Store, error) {
+	if IsPostgres(database) {
 		s, err := postgres.Open(ctx, database, postgres.Options{ReadOnly: true})
 		if err != nil {
-			return nil, databaseError(database, err)
+			return nil, Describe(database, err)
 		}
 		return s, nil
 	}
@@ -29,15 +29,15 @@ func openReader(ctx context.Context, database string) (journal.Store, error) {
 	}
 	s, err := sqlite.Open(ctx, database, sqlite.Options{ReadOnly: true})
 	if err != nil {
-		return nil, lockedError(database, databaseError(database, err))
+		return nil, DescribeLocked(database, Describe(database, err))
 	}
 	return s, nil
 }
 
-// lockedError returns advice about a SQLite file that cannot be read at present.
-func lockedError(database string, err error) error {
+// DescribeLocked returns advice about a SQLite file that cannot be read at present.
+func DescribeLocked(database string, err error) error {
 	switch text := err.Error(); {
-	case isPostgres(database):
+	case IsPostgres(database):
 	case strings.Contains(text, "database is locked"):
 		return cli.Exit(cli.Unreachable, fmt.Errorf("%s is locked by another process: try again, or make a copy (sqlite3 %s \".backup copy.db\") and verify that", database, database))
 	case strings.Contains(text, "unable to open database file"):

@@ -1,4 +1,6 @@
-package main
+// Package database opens the database that a command names, and describes errors of it in one line
+// that says what to do.
+package database
 
 import (
 	"context"
@@ -18,45 +20,46 @@ import (
 	"recourse/migrations"
 )
 
-// isPostgres reports whether database is a PostgreSQL URL, not a SQLite file.
-func isPostgres(database string) bool {
+// IsPostgres reports whether database is a PostgreSQL URL, not a SQLite file.
+func IsPostgres(database string) bool {
 	return strings.HasPrefix(database, "postgres://") || strings.HasPrefix(database, "postgresql://")
 }
 
-// openStore opens the database. With migrate it applies migrations first.
-func openStore(ctx context.Context, database string, migrate bool) (journal.Store, error) {
-	if isPostgres(database) {
-		return openPostgres(ctx, database, postgres.Options{Migrate: migrate})
+// Open opens the database. With migrate it applies migrations first.
+func Open(ctx context.Context, database string, migrate bool) (journal.Store, error) {
+	if IsPostgres(database) {
+		return OpenPostgres(ctx, database, postgres.Options{Migrate: migrate})
 	}
-	if err := fileUsable(database, migrate); err != nil {
+	if err := CheckFile(database, migrate); err != nil {
 		return nil, err
 	}
 	s, err := sqlite.Open(ctx, database, sqlite.Options{Migrate: migrate})
 	if err != nil {
-		return nil, databaseError(database, err)
+		return nil, Describe(database, err)
 	}
 	return s, nil
 }
 
-func openPostgres(ctx context.Context, database string, o postgres.Options) (journal.Store, error) {
+// OpenPostgres opens a PostgreSQL database.
+func OpenPostgres(ctx context.Context, database string, o postgres.Options) (journal.Store, error) {
 	s, err := postgres.Open(ctx, database, o)
 	if err != nil {
-		return nil, databaseError(database, err)
+		return nil, Describe(database, err)
 	}
 	return s, nil
 }
 
-// databaseOf returns a database for migrations; create allows a new file.
-func databaseOf(database string, create bool) (migrations.Database, error) {
-	if isPostgres(database) {
+// ForMigrations returns a database for migrations; create allows a new file.
+func ForMigrations(database string, create bool) (migrations.Database, error) {
+	if IsPostgres(database) {
 		return migrations.Postgres(database), nil
 	}
-	return migrations.SQLite(database), fileUsable(database, create)
+	return migrations.SQLite(database), CheckFile(database, create)
 }
 
-// fileUsable detects common mistakes with files, for all of which SQLite says "unable to open
+// CheckFile detects common mistakes with files, for all of which SQLite says "unable to open
 // database file".
-func fileUsable(path string, create bool) error {
+func CheckFile(path string, create bool) error {
 	if i := strings.Index(path, "://"); i > 0 {
 		return cli.Exit(cli.Usage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", path[:i+3]))
 	}
@@ -76,8 +79,8 @@ func fileUsable(path string, create bool) error {
 	return f.Close()
 }
 
-// databaseError describes a database error in one line, without the URL's password.
-func databaseError(database string, err error) error {
+// Describe describes a database error in one line, without the URL's password.
+func Describe(database string, err error) error {
 	var config *pgconn.ParseConfigError
 	var connect *pgconn.ConnectError
 	var network *net.OpError
@@ -93,7 +96,7 @@ func databaseError(database string, err error) error {
 			"opens twice as many, and one that listens), raise the limit, or put a pooler in between: %s", lastLine(err)))
 	case errors.As(err, &connect), errors.As(err, &network):
 		return cli.Exit(cli.Unreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
-	case !isPostgres(database) && strings.Contains(err.Error(), "not a database"):
+	case !IsPostgres(database) && strings.Contains(err.Error(), "not a database"):
 		return cli.Exit(cli.Usage, fmt.Errorf("--database %s is not a SQLite file: name another", database))
 	}
 	return err
@@ -120,4 +123,17 @@ func wentBack(err error) string {
 func lastLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// Flag selects the database.
+type Flag struct {
+	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…; default ${default}."`
+}
+
+// Kind names a database without its URL, which may contain a password.
+func Kind(database string) string {
+	if IsPostgres(database) {
+		return "postgres"
+	}
+	return "sqlite"
 }

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"encoding/json"
@@ -11,15 +11,15 @@ import (
 	"recourse/saga"
 )
 
-// wait is what a step waits for.
-type wait struct {
+// Wait is what a step waits for.
+type Wait struct {
 	what  string    // "retries", "waits for approval"
 	until time.Time // when the wait ends; zero if unknown
 	limit bool      // until is the latest time, not the expected one
 }
 
-// text describes the wait at a time.
-func (w wait) text(now time.Time) string {
+// Text describes the wait at a time.
+func (w Wait) Text(now time.Time) string {
 	left := w.until.Sub(now)
 	switch {
 	case w.until.IsZero():
@@ -35,18 +35,18 @@ func (w wait) text(now time.Time) string {
 // timers describes what follows the end of a timer.
 var timers = map[string]string{"backoff": "retries", "sleep": "continues", "verify": "asks the remote service"}
 
-// waits returns the waits of a live saga's steps, by path.
-func (w *watched) waits(views []saga.StepView) map[string]wait {
-	by := make(map[string]wait)
+// Waits returns the waits of a live saga's steps, by path.
+func (w *Saga) Waits(views []saga.StepView) map[string]Wait {
+	by := make(map[string]Wait)
 	for _, v := range views {
 		if what := w.others(v); what != "" {
-			by[v.Path] = wait{what: what}
+			by[v.Path] = Wait{what: what}
 		}
 	}
-	for _, d := range w.m.Decide() {
+	for _, d := range w.Machine.Decide() {
 		switch d := d.(type) {
 		case saga.Escalate:
-			by[d.Entry.Path] = wait{what: person(d.Entry)}
+			by[d.Entry.Path] = Wait{what: person(d.Entry)}
 		case saga.WakeAt:
 			w.timer(by, d)
 		}
@@ -55,7 +55,7 @@ func (w *watched) waits(views []saga.StepView) map[string]wait {
 }
 
 // timer adds a timer of a step.
-func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
+func (w *Saga) timer(by map[string]Wait, d saga.WakeAt) {
 	path, _ := saga.SplitQuery(d.Woke.Path)
 	var woke saga.WokeData
 	if path == "" || json.Unmarshal(d.Woke.Data, &woke) != nil {
@@ -71,14 +71,14 @@ func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
 		what = "undoes it again"
 	}
 	if what != "" {
-		by[path] = wait{what: what, until: d.At}
+		by[path] = Wait{what: what, until: d.At}
 	}
 }
 
 // others describes whom a running step waits for: a worker, another saga, or the sender of a
 // signal.
-func (w *watched) others(v saga.StepView) string {
-	step := w.def.Step(v.Path)
+func (w *Saga) others(v saga.StepView) string {
+	step := w.Def.Step(v.Path)
 	if v.Status != saga.StepWaiting && v.Status != saga.StepRunning || step == nil {
 		return ""
 	}
