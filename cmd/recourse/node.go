@@ -114,8 +114,8 @@ func newNode(o nodeOptions) (*node, error) {
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
-		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: egress.NewDialer(out).Dial, TLS: out.TLS, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
-			Delivered: n.metrics.Delivered, UserAgent: out.UserAgent})
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Egress: out, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
+			Delivered: n.metrics.Delivered})
 	}
 	return n, nil
 }

@@ -60,7 +60,7 @@ var may = map[string][]string{
 	"internal/egress/egresstest":    {},
 	"internal/httptext":             {},
 	"internal/story/storytest":      {"*"},
-	"internal/outbox":               {"journal", "retry", "saga"},
+	"internal/outbox":               {"internal/egress", "internal/httptext", "journal", "retry", "saga"},
 	"internal/recount":              {},
 	"internal/pgsession":            {},
 	"internal/pgsync":               {},

@@ -9,24 +9,21 @@ package outbox
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
+	"recourse/internal/egress"
 	"recourse/journal"
 )
 
-// Config configures an Outbox. Store, Dial and Secret are required. A zero field selects the
-// default in its comment.
+// Config configures an Outbox. Store and Secret are required. A zero field selects the default in
+// its comment.
 type Config struct {
 	Store journal.Outbox
 	Sinks []Sink
-	// Dial refuses addresses that sinks must not reach.
-	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	TLS    *tls.Config // trusted certificates, as in net/http
+	// Egress configures the connections. The Outbox sets their number and how long they are kept.
+	Egress egress.Config
 	Secret func(name string) (string, error)
 	Now    func() time.Time // time.Now: for signatures
 	Log    *slog.Logger     // discard
@@ -34,10 +31,9 @@ type Config struct {
 	// call it, so it must not block. nil: nothing is called.
 	Delivered func(sink string, age time.Duration)
 
-	UserAgent string
-	Poll      time.Duration // 500ms: between polls, after one that found no events
-	Timeout   time.Duration // 15s: for one delivery
-	PerSink   int           // 8 deliveries at once to one sink
+	Poll    time.Duration // 500ms: between polls, after one that found no events
+	Timeout time.Duration // 15s: for one delivery
+	PerSink int           // 8 deliveries at once to one sink
 }
 
 const (
@@ -56,7 +52,7 @@ const (
 type Outbox struct {
 	cfg     Config
 	log     *slog.Logger
-	client  *http.Client
+	sender  *egress.Sender
 	workers map[string]*worker
 	order   []*worker
 	ailing  bool // the last claim failed
@@ -82,15 +78,10 @@ func New(cfg Config) *Outbox {
 	if cfg.PerSink <= 0 {
 		cfg.PerSink = 8
 	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = "recourse"
-	}
-	o := &Outbox{cfg: cfg, log: cfg.Log, workers: make(map[string]*worker)}
-	o.client = &http.Client{
-		Transport: &http.Transport{DialContext: cfg.Dial, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: cfg.PerSink, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	// The workers limit the connections. A delivery in doubt is repeated, so a connection may be
+	// kept for longer than steps may keep theirs.
+	cfg.Egress.MaxConnsPerHost, cfg.Egress.IdleTimeout = egress.Unlimited, time.Minute
+	o := &Outbox{cfg: cfg, log: cfg.Log, sender: egress.New(cfg.Egress), workers: make(map[string]*worker)}
 	for _, s := range cfg.Sinks {
 		w := &worker{Sink: s, Outbox: o, queue: make(chan queued, room)}
 		o.workers[s.Name] = w
@@ -133,7 +124,7 @@ func (o *Outbox) Run(ctx context.Context) {
 	stop := time.AfterFunc(grace, cancel)
 	defer stop.Stop()
 	all.Wait()
-	o.client.CloseIdleConnections()
+	o.sender.Close()
 }
 
 // room reports whether a sink can take more events.

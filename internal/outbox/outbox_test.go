@@ -21,6 +21,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/egress"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/journal/sqlite"
@@ -80,9 +81,6 @@ func newClock() *clock {
 func (c *clock) now() time.Time       { return time.UnixMilli(c.at.Load()).UTC() }
 func (c *clock) pass(d time.Duration) { c.at.Add(d.Milliseconds()) }
 func (c *clock) store() *memory.Store { return memory.New(memory.Config{Now: c.now}) }
-func dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, network, addr)
-}
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -113,7 +111,7 @@ func event(t *testing.T, s journal.Store, data string, sinks ...string) uuid.UUI
 // deliver runs an Outbox until the test ends or stop is called.
 func deliver(t *testing.T, cfg Config) (o *Outbox, stop func()) {
 	t.Helper()
-	cfg.Dial, cfg.Poll = dial, 5*time.Millisecond
+	cfg.Egress.Guard, cfg.Poll = egress.AllowAll(), 5*time.Millisecond
 	if cfg.Secret == nil {
 		cfg.Secret = func(string) (string, error) { return secret, nil }
 	}
@@ -305,7 +303,8 @@ func TestCannotSend(t *testing.T) {
 	}{
 		"no secret":    {Sink{Secrets: []string{"KEY"}}, "", errors.New("secret KEY is not provided"), "KEY is not provided"},
 		"bad secret":   {Sink{Secrets: []string{"KEY"}}, "canary-1", nil, "secret KEY: a sink's secret is whsec_"},
-		"nobody there": {Sink{URL: "http://user:canary-1@127.0.0.1:1/canary-1"}, secret, nil, "refused"},
+		"nobody there": {Sink{URL: "http://127.0.0.1:1/canary-1"}, secret, nil, "refused"},
+		"a password":   {Sink{URL: "http://user:canary-1@127.0.0.1:1/"}, secret, nil, "must not hold a user"},
 		"no such sink": {Sink{Name: "other"}, secret, nil, "no sink one"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -328,8 +327,8 @@ func TestCannotSend(t *testing.T) {
 }
 
 // A broken response is reported in one short line without control characters, which is safe for a
-// terminal. Data that arrives before the request is no response to it; net/http may read it before
-// or after it sends. Either way the event is not delivered.
+// terminal. Data that arrives before the request is no response to it. Whether it arrives before or
+// after the request is sent, the event is not delivered.
 func TestBrokenAnswer(t *testing.T) {
 	for name, early := range map[string]bool{"to the request": false, "before the request": true} {
 		t.Run(name, func(t *testing.T) {
@@ -357,7 +356,7 @@ func TestBrokenAnswer(t *testing.T) {
 			event(t, s, `{"type":"a"}`, "one")
 			deliver(t, Config{Store: s, Sinks: []Sink{{Name: "one", URL: "http://" + l.Addr().String()}}})
 			until(t, s, "a failure", func(st []journal.OutboxStat) bool {
-				return failed("malformed")(st) || early && failed("without a response")(st)
+				return failed("malformed")(st) || early && failed("before the request")(st)
 			})
 			st, err := s.OutboxStats(t.Context())
 			if err != nil {

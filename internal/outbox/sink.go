@@ -1,24 +1,21 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
+	"recourse/internal/egress"
+	"recourse/internal/httptext"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
@@ -139,9 +136,9 @@ type result struct {
 func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(d.Data))
-	if err != nil {
-		return result{local: true, why: "the sink's URL cannot be used"}
+	u, f := egress.ParseURL(w.URL)
+	if f != nil {
+		return result{local: true, why: "the sink's URL cannot be used: " + f.Why}
 	}
 	var keys [][]byte
 	for _, name := range w.Secrets {
@@ -156,26 +153,20 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 		keys = append(keys, key)
 	}
 	now := w.cfg.Now()
-	req.Header.Set("Content-Type", "application/cloudevents+json")
-	req.Header.Set("User-Agent", w.cfg.UserAgent)
-	req.Header["webhook-id"] = []string{d.ID.String()} // with the capitalization of the specification
-	req.Header["webhook-timestamp"] = []string{strconv.FormatInt(now.Unix(), 10)}
-	if len(keys) > 0 {
-		req.Header["webhook-signature"] = []string{sign(keys, d.ID.String(), now, d.Data)}
+	header := http.Header{
+		"Content-Type":      {"application/cloudevents+json"},
+		"webhook-id":        {d.ID.String()}, // with the capitalization of the specification
+		"webhook-timestamp": {strconv.FormatInt(now.Unix(), 10)},
 	}
-	var connected, answered atomic.Bool
-	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn:              func(httptrace.GotConnInfo) { connected.Store(true) },
-		GotFirstResponseByte: func() { answered.Store(true) },
-	}))
-	resp, err := w.client.Do(req)
+	if len(keys) > 0 {
+		header["webhook-signature"] = []string{sign(keys, d.ID.String(), now, d.Data)}
+	}
+	resp, f := w.sender.Send(ctx, egress.Request{Method: http.MethodPost, URL: u, Header: header, Body: d.Data})
 	switch {
-	case err != nil && connected.Load() && !answered.Load() && req.Context().Err() == nil:
-		// This includes data that arrived before the request was sent: that is no response to it,
-		// and net/http's error for it describes only its internals.
-		return result{why: "the connection ended without a response to this request"}
-	case err != nil:
-		return result{why: w.reason(err)}
+	case f != nil && f.Code == egress.CodeTimeout:
+		return result{why: fmt.Sprintf("no response within %v", w.cfg.Timeout)}
+	case f != nil:
+		return result{why: httptext.Clip(httptext.Printable(f.Why), maxWhy)}
 	}
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be reused
@@ -187,26 +178,5 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	return r
 }
 
-// maxWhy bounds the reason of a failure, in characters: it may contain data from the sink.
+// maxWhy bounds the reason of a failure, in bytes: it may contain data from the sink.
 const maxWhy = 300
-
-// reason returns in one line why there was no response, without the URL, which may contain a
-// password.
-func (w *worker) reason(err error) string {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no response within %v", w.cfg.Timeout)
-	}
-	why := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, err.Error()))
-	if len(why) > maxWhy {
-		return string(why[:maxWhy-1]) + "…"
-	}
-	return string(why)
-}
