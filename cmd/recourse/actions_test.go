@@ -9,6 +9,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 )
 
 const (
@@ -45,7 +46,7 @@ func TestActionsExample(t *testing.T) {
 
 func TestActionsLocally(t *testing.T) {
 	t.Parallel()
-	vars := []string{varPrefix + "pay=https://pay.example", varPrefix + "ship=https://ship.example", varPrefix + "mail=https://mail.example"}
+	vars := []string{config.VarPrefix + "pay=https://pay.example", config.VarPrefix + "ship=https://ship.example", config.VarPrefix + "mail=https://mail.example"}
 	refund := filepath.Join(examples, "refund.yaml")
 	if out := ok(t, nil, "validate", exchange, refund); strings.Count(out, ": ok\n") != 2 {
 		t.Errorf("%s", out)

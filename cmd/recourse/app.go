@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 )
 
 // Main is the program as a value. It holds everything that the program gets from its environment.
@@ -50,7 +51,7 @@ type earlyExit int
 // dispatch runs the command that the arguments name.
 func dispatch(a *cli.App, args []string) error {
 	var c commands
-	file := &configFile{env: a.Variables}
+	file := config.NewFile(a.Variables)
 	k, err := kong.New(&c,
 		kong.Name("recourse"),
 		kong.Description("Run sagas: steps with side effects that either all succeed or are undone."),
@@ -72,9 +73,9 @@ func dispatch(a *cli.App, args []string) error {
 			_ = parse.Context.PrintUsage(false)
 			return cli.Exit(cli.Usage, errors.New("name a command; `recourse demo` is a good first one"))
 		}
-		if errors.Is(err, errConfig) { // kong reports it for the first flag that it looked up
-			_, said, _ := strings.Cut(err.Error(), errConfig.Error())
-			return cli.Exit(cli.Usage, errors.New(errConfig.Error()+said))
+		if errors.Is(err, config.ErrFile) { // kong reports it for the first flag that it looked up
+			_, said, _ := strings.Cut(err.Error(), config.ErrFile.Error())
+			return cli.Exit(cli.Usage, errors.New(config.ErrFile.Error()+said))
 		}
 		return cli.Exit(cli.Usage, fmt.Errorf("%w; `recourse --help` lists commands, `recourse COMMAND --help` their flags", err))
 	}

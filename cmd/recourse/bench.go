@@ -18,6 +18,7 @@ import (
 	"recourse/internal/bench"
 	"recourse/internal/cli"
 	"recourse/internal/cli/database"
+	"recourse/internal/cli/process"
 	"recourse/saga/dsl"
 )
 
@@ -207,7 +208,7 @@ func withDatabase(url, name string) string {
 	return out
 }
 
-func of(p *process) bench.Process { return bench.Process{URL: p.url, PID: p.cmd.Process.Pid} }
+func of(p *process.Process) bench.Process { return bench.Process{URL: p.URL, PID: p.PID()} }
 
 // machine describes the machine.
 func machine() string {

@@ -11,6 +11,7 @@ import (
 
 	"recourse/internal/bench"
 	"recourse/internal/cli"
+	"recourse/internal/cli/process"
 )
 
 // benchStubCmd is the remote service of the benchmark, as a separate process.
@@ -49,7 +50,7 @@ func (c *benchFloorCmd) Run(a *cli.App) error {
 }
 
 func serveUntilStdinEnds(a *cli.App, h http.Handler) error {
-	collectSeldom(a) // as the engine does, so that the comparison is fair
+	process.CollectSeldom(a) // as the engine does, so that the comparison is fair
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

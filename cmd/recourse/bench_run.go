@@ -10,6 +10,7 @@ import (
 	"recourse/internal/bench"
 	"recourse/internal/cli"
 	"recourse/internal/cli/database"
+	"recourse/internal/cli/process"
 	"recourse/internal/invariant"
 	"recourse/journal"
 )
@@ -21,19 +22,19 @@ type benching struct {
 	dbs       benchDatabases
 	size      benchSize
 	cheat     bool
-	processes []*process
+	processes []*process.Process
 }
 
 // end stops the processes and deletes the databases, after they were checked.
 func (b *benching) end() {
 	for _, p := range b.processes {
-		p.kill()
+		p.Kill()
 	}
 }
 
 // spawn starts a command of this program as a separate process.
-func (b *benching) spawn(name string, args ...string) (*process, error) {
-	p, err := spawn(b.app, b.dir, b.app.Env, name, args...)
+func (b *benching) spawn(name string, args ...string) (*process.Process, error) {
+	p, err := process.Start(b.app, b.dir, b.app.Env, name, args...)
 	if err == nil {
 		b.processes = append(b.processes, p)
 	}
@@ -57,7 +58,7 @@ func (b *benching) stub(delay time.Duration) (bench.Process, error) {
 type benchEngine struct {
 	*benching
 	more []string // additional flags
-	p    *process
+	p    *process.Process
 }
 
 // Start implements bench.Engine.
@@ -71,7 +72,7 @@ func (e *benchEngine) Start() (bench.Process, error) {
 }
 
 // Kill implements bench.Engine.
-func (e *benchEngine) Kill() { e.p.kill() }
+func (e *benchEngine) Kill() { e.p.Kill() }
 
 // compare measures the engine and the floor in turns; the floor repeats the engine's operations.
 func (b *benching) compare(c bench.Config) (benchReport, error) {

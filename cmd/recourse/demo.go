@@ -13,6 +13,8 @@ import (
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
+	"recourse/internal/cli/process"
 	"recourse/internal/story"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -27,7 +29,7 @@ type demoCmd struct {
 	Listen   string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on; another port is used if this one is taken."`
 	Database string `placeholder:"FILE|URL" help:"Database for the sagas. Default: a SQLite file that is deleted at the end."`
 	APIKey   string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"An API key with the role admin, if --database has keys. Prefer the environment variable."`
-	tracesFlag
+	config.TracesFlag
 	ForgetKeys bool `hidden:"" help:"The simulated services forget idempotency keys at once; the check at the end must report it."`
 }
 
@@ -39,11 +41,11 @@ type demo struct {
 	database string
 	env      []string
 	defs     map[string]*saga.Definition
-	world    *process
+	world    *process.Process
 	llm      *llmstub.Server
 	flags    []string // the server's flags for the model
 	control  world.Control
-	server   *process
+	server   *process.Process
 	listen   string
 	client   *client
 	sagas    []played
@@ -96,15 +98,15 @@ func (d *demo) up() error {
 	if d.cmd.ForgetKeys {
 		args = append(args, "--key-window", "1ns")
 	}
-	if d.world, err = spawn(d.App, d.dir, d.env, "world", args...); err != nil {
+	if d.world, err = process.Start(d.App, d.dir, d.env, "world", args...); err != nil {
 		return err
 	}
-	d.control = world.Control{URL: d.world.url}
+	d.control = world.Control{URL: d.world.URL}
 	if d.flags, err = d.model(); err != nil {
 		return err
 	}
 	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "mail", "orders"} {
-		d.env = append(d.env, varPrefix+service+"="+d.world.url+"/"+service)
+		d.env = append(d.env, config.VarPrefix+service+"="+d.world.URL+"/"+service)
 	}
 	d.listen = free(d.cmd.Listen)
 	if d.cmd.Once {
@@ -113,8 +115,8 @@ func (d *demo) up() error {
 	if err := d.serve(); err != nil {
 		return err
 	}
-	d.listen = strings.TrimPrefix(d.server.url, "http://")
-	at := serverFlags{Server: d.server.url}
+	d.listen = strings.TrimPrefix(d.server.URL, "http://")
+	at := serverFlags{Server: d.server.URL}
 	if d.cmd.Database != "" { // a new database has no keys
 		at.APIKey = d.cmd.APIKey
 	}
@@ -124,21 +126,21 @@ func (d *demo) up() error {
 	if err := d.publish(); err != nil {
 		return err
 	}
-	d.Printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.url, d.world.cmd.Process.Pid)
-	d.Printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.url, d.server.cmd.Process.Pid)
+	d.Printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.URL, d.world.PID())
+	d.Printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.URL, d.server.PID())
 	return nil
 }
 
 // serve starts the server as a separate process.
 func (d *demo) serve() error {
 	args := []string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
-		"--state-dir", filepath.Join(d.dir, "state"), "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}
+		"--state-dir", filepath.Join(d.dir, "state"), "--drain", "2s", "--egress-allow", strings.Join(config.Loopback, ",")}
 	if d.cmd.OTLPEndpoint != "" {
 		args = append(args, "--otlp-endpoint", d.cmd.OTLPEndpoint)
 	}
 	args = append(args, d.flags...)
 	var err error
-	d.server, err = spawn(d.App, d.dir, d.env, "serve", args...)
+	d.server, err = process.Start(d.App, d.dir, d.env, "serve", args...)
 	return err
 }
 
@@ -189,10 +191,10 @@ func (d *demo) publish() error {
 // down stops the processes.
 func (d *demo) down() {
 	if d.server != nil {
-		d.server.stop()
+		d.server.Stop()
 	}
 	if d.world != nil {
-		d.world.stop()
+		d.world.Stop()
 	}
 	if d.llm != nil {
 		d.llm.Close()
@@ -218,10 +220,10 @@ func invocation() string {
 
 // stay keeps the server running until the program is interrupted.
 func (d *demo) stay() error {
-	d.Printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.url)
+	d.Printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.URL)
 	prefix := ""
-	if d.server.url != "http://127.0.0.1:8080" {
-		prefix = "RECOURSE_SERVER=" + d.server.url + " "
+	if d.server.URL != "http://127.0.0.1:8080" {
+		prefix = "RECOURSE_SERVER=" + d.server.URL + " "
 	}
 	last := d.sagas[len(d.sagas)-1].id
 	for _, line := range []string{"list", "inbox", "show " + last,
@@ -232,7 +234,7 @@ func (d *demo) stay() error {
 	select {
 	case <-d.Ctx.Done():
 		return nil
-	case <-d.server.ended:
-		return errors.New("the server ended: " + d.server.last())
+	case <-d.server.Ended:
+		return errors.New("the server ended: " + d.server.LastLine())
 	}
 }

@@ -118,7 +118,7 @@ func (d *demo) approve(id string) error {
 
 // guide prints how to continue.
 func (d *demo) guide(took time.Duration) {
-	d.Printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.url)
+	d.Printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.URL)
 	d.Printf("Three more sagas wait for you there: a claim that was undone (why, and what did it cost?), a refund that is\n" +
 		"in doubt, and a refund that wants your approval.\n")
 }

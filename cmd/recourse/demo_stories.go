@@ -118,12 +118,12 @@ func (d *demo) crash(id string) error {
 	if err := d.effect(step.Key); err != nil {
 		return err
 	}
-	d.does("kill -9 %d   # the charge is made, its answer has not been read", d.server.cmd.Process.Pid)
-	d.server.kill()
+	d.does("kill -9 %d   # the charge is made, its answer has not been read", d.server.PID())
+	d.server.Kill()
 	if err := d.serve(); err != nil {
 		return err
 	}
-	d.does("recourse serve   # process %d", d.server.cmd.Process.Pid)
+	d.does("recourse serve   # process %d", d.server.PID())
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (d *demo) ask(id string) error {
 	if err != nil {
 		return err
 	}
-	d.does("curl %s", d.world.url+query)
+	d.does("curl %s", d.world.URL+query)
 	d.Printf("            %s\n", story.Short(string(found), 100))
 	d.does("recourse resolve %s… refund --outcome succeeded --set-output '…' --reason 'the provider has it'", id[:8])
 	d.Printf("\n")
@@ -193,7 +193,7 @@ func (d *demo) waiting(id string) (inboxEntry, error) {
 
 // query reads from the world, as a person with a browser would.
 func (d *demo) query(query string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(d.Ctx, http.MethodGet, d.world.url+query, nil)
+	req, err := http.NewRequestWithContext(d.Ctx, http.MethodGet, d.world.URL+query, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/cli/view"
 	"recourse/internal/egress"
 	"recourse/internal/secrets"
@@ -16,7 +17,7 @@ import (
 
 // doctorCmd accepts the flags of `serve`, and checks whether `serve` would work.
 type doctorCmd struct {
-	serveCmd
+	config.ServeFlags
 	cli.OutputFlag
 	Server string `env:"RECOURSE_SERVER" placeholder:"URL" help:"Check the server, too."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
@@ -41,7 +42,7 @@ type checkup struct {
 type doctor struct {
 	app     *cli.App
 	cmd     *doctorCmd
-	config  *configFile
+	file    *config.File
 	secrets *secrets.Source // nil if they cannot be read
 	calls   egress.Config
 	found   []checkup
@@ -54,8 +55,8 @@ type doctor struct {
 const answerTime = 5 * time.Second
 
 // Run checks everything, and fails if something is wrong.
-func (c *doctorCmd) Run(a *cli.App, config *configFile) error {
-	d := &doctor{app: a, cmd: c, config: config, free: freeBytes, now: time.Now}
+func (c *doctorCmd) Run(a *cli.App, file *config.File) error {
+	d := &doctor{app: a, cmd: c, file: file, free: freeBytes, now: time.Now}
 	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.sinks, d.models, d.server, d.traces} {
 		check(a.Ctx)
 		if a.Ctx.Err() != nil {

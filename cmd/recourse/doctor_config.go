@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/egress"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -15,14 +16,14 @@ import (
 
 // configuration checks the config file, whose flags kong has already set.
 func (d *doctor) configuration(context.Context) {
-	switch f := d.config; {
-	case f.wrong != nil:
-		_, said, _ := strings.Cut(f.wrong.Error(), errConfig.Error())
+	switch f := d.file; {
+	case f.Err != nil:
+		_, said, _ := strings.Cut(f.Err.Error(), config.ErrFile.Error())
 		d.wrong("config", strings.TrimLeft(said, ": "), "")
 	case d.cmd.Config == "":
 		d.ok("config", "no file: flags and variables only")
 	default:
-		d.ok("config", "%s: %s", d.cmd.Config, cli.Count(len(f.values), "flag"))
+		d.ok("config", "%s: %s", d.cmd.Config, cli.Count(len(f.Values), "flag"))
 	}
 	if d.cmd.NodeLease < time.Second || d.cmd.Drain < 0 || d.cmd.Lanes < 0 {
 		d.wrong("config", "--node-lease is at least 1s, --drain at least 0s, --lanes at least 1", "")
@@ -48,7 +49,7 @@ func (d *doctor) environment(context.Context) {
 		}
 		d.secretHosts(src)
 	}
-	vars, err := readVars(d.cmd.Vars, d.app.Variables)
+	vars, err := config.ReadVars(d.cmd.Vars, d.app.Variables)
 	if err != nil {
 		d.failed("vars", err)
 		return
@@ -58,13 +59,13 @@ func (d *doctor) environment(context.Context) {
 
 // secretHosts checks to which hosts secrets may be sent.
 func (d *doctor) secretHosts(src *secrets.Source) {
-	if d.config.wrong != nil {
+	if d.file.Err != nil {
 		return // already reported
 	}
-	if _, err := readLimits(d.cmd.Config); err != nil {
+	if _, err := config.ReadLimits(d.cmd.Config); err != nil {
 		d.failed("config", err)
 	}
-	_, unknown, err := readSecretHosts(d.cmd.Config, src)
+	_, unknown, err := config.ReadSecretHosts(d.cmd.Config, src)
 	switch {
 	case err != nil:
 		d.failed("secret-hosts", err)
@@ -81,7 +82,7 @@ func (d *doctor) egress(context.Context) {
 		return
 	}
 	d.calls = egress.Config{Guard: guard, DialTimeout: answerTime}
-	if err := d.cmd.dialFlags.apply(&d.calls); err != nil {
+	if err := d.cmd.DialFlags.Apply(&d.calls); err != nil {
 		d.failed("egress", err)
 		return
 	}
@@ -97,10 +98,10 @@ func (d *doctor) egress(context.Context) {
 
 // sinks checks whether the sinks can be reached.
 func (d *doctor) sinks(ctx context.Context) {
-	if d.config.wrong != nil || d.secrets == nil {
+	if d.file.Err != nil || d.secrets == nil {
 		return // already reported
 	}
-	list, err := readSinks(d.cmd.Config, d.secrets)
+	list, err := config.ReadSinks(d.cmd.Config, d.secrets)
 	if err != nil {
 		d.failed("sinks", err)
 		return

@@ -12,7 +12,7 @@ import (
 
 // keys checks the API keys.
 func (d *doctor) keys(ctx context.Context, store journal.Store) {
-	access, err := d.cmd.access(ctx, store)
+	access, err := d.cmd.CheckAccess(ctx, store)
 	if err != nil {
 		d.failed("keys", err)
 		return
@@ -36,9 +36,9 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 		}
 	}
 	switch {
-	case access.required && good == 0:
+	case access.Required && good == 0:
 		d.wrong("keys", "all have expired, and "+d.cmd.Listen+" requires one", "make another with recourse keys create")
-	case access.required:
+	case access.Required:
 		d.ok("keys", "%s valid; %s requires one", cli.Count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
 	default:
 		d.ok("keys", "not required on %s, which only this machine and its proxies can reach", d.cmd.Listen)

@@ -26,10 +26,10 @@ func parseURL(address string) (*url.URL, error) {
 
 // models requests the list of models from each provider, with its key.
 func (d *doctor) models(ctx context.Context) {
-	if d.config.wrong != nil || d.calls.Guard == nil {
+	if d.file.Err != nil || d.calls.Guard == nil {
 		return
 	}
-	c, err := d.cmd.llmFlags.config(d.config.llm)
+	c, err := d.cmd.LLMFlags.Apply(d.file.LLM)
 	if err != nil {
 		d.failed("models", err)
 		return

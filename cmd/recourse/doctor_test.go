@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/pgsync"
 	"recourse/internal/test/pgserver"
 )
@@ -33,7 +34,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	sink := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(sink.Close)
 	db := filepath.Join(t.TempDir(), "a.db")
-	env := []string{"RECOURSE_SECRET_PAY_KEY=verysecretvalue", "RECOURSE_SECRET_HOOK=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", varPrefix + "pay=https://pay.example"}
+	env := []string{"RECOURSE_SECRET_PAY_KEY=verysecretvalue", "RECOURSE_SECRET_HOOK=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", config.VarPrefix + "pay=https://pay.example"}
 	s := serve(t, env, "--database", db)
 	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: pays\nsecrets: [PAY_KEY]\nsteps:\n  - {id: a, http: \"GET ${vars.pay}/\", headers: {Authorization: \"Bearer ${secrets.PAY_KEY}\"}}\n"))
 	config := file(t, "c.yaml", "egress-allow: [127.0.0.1]\nsinks:\n  - {name: audit, url: \""+sink.URL+"/events\", secrets: [HOOK]}\nllm: {providers: [{name: ours, base_url: \""+provider+"/v1\", api_key: sk-right}]}\n")

@@ -10,6 +10,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/test/buffer"
 )
 
@@ -112,7 +113,7 @@ func TestValidateAndPlan(t *testing.T) {
 		t.Errorf("exit %d", r.code)
 	}
 	out := strings.NewReplacer(good, "good.yaml", bad, "bad.yaml").Replace(r.out)
-	vars := []string{varPrefix + "air=https://air.example"}
+	vars := []string{config.VarPrefix + "air=https://air.example"}
 	out += ok(t, vars, "plan", good, "-i", `{"n":2,"city":"LIS"}`, "--stub", `book={"id":"bk_1"}`)
 	checkGolden(t, "validate", out)
 	var list []validated

@@ -14,6 +14,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/golden"
 	"recourse/internal/test/program"
@@ -131,7 +132,7 @@ func worldFor(t *testing.T) (*world.Server, []string) {
 	t.Cleanup(func() { w.Close() })
 	var env []string
 	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
-		env = append(env, varPrefix+service+"="+w.URL+"/"+service)
+		env = append(env, config.VarPrefix+service+"="+w.URL+"/"+service)
 	}
 	return w, env
 }

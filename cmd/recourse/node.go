@@ -13,6 +13,7 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/costs"
 	"recourse/internal/egress"
 	"recourse/internal/metrics"
@@ -33,7 +34,7 @@ import (
 type nodeOptions struct {
 	Store       journal.Store
 	Egress      []string
-	Dial        dialFlags
+	Dial        config.DialFlags
 	Secrets     *secrets.Source
 	SecretHosts *egress.SecretHosts // nil: secrets may be sent to any host
 	Vars        map[string]json.RawMessage
@@ -80,7 +81,7 @@ func newNode(o nodeOptions) (*node, error) {
 		return nil, cli.Exit(cli.Usage, err)
 	}
 	typical := costs.NewTypical(o.Store, o.Log)
-	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, state: o.State, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
+	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, state: o.State, log: o.Log, notices: config.Notices(o.Sinks), ended: make(chan error, 1)}
 	if n.notices != nil {
 		n.notices.Median = typical.Median
 	}
@@ -94,7 +95,7 @@ func newNode(o nodeOptions) (*node, error) {
 		_, _ = o.Secrets.Get(name)
 	}
 	out := egress.Config{Guard: guard, UserAgent: "recourse/" + o.Version}
-	if err := o.Dial.apply(&out); err != nil {
+	if err := o.Dial.Apply(&out); err != nil {
 		return nil, err
 	}
 	now := func() time.Time { return n.engine.Now() } // the store's clock, for dates in Retry-After

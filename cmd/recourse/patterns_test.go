@@ -20,6 +20,7 @@ import (
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/test/buffer"
 	"recourse/saga"
 )
@@ -86,7 +87,7 @@ func TestAgentLoopExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stub.Close()
-	out := ok(t, []string{varPrefix + "world=" + w.URL, "OPENAI_BASE_URL=" + stub.URL + "/v1"}, "run", path, "--actions", "../../examples/agent", "-i", `{"goal":"return order 4711","amount":19.10}`)
+	out := ok(t, []string{config.VarPrefix + "world=" + w.URL, "OPENAI_BASE_URL=" + stub.URL + "/v1"}, "run", path, "--actions", "../../examples/agent", "-i", `{"goal":"return order 4711","amount":19.10}`)
 	if !strings.Contains(out, "work[0].look") || len(stub.Bills()) != 1 {
 		t.Errorf("%s\n%+v", out, stub.Bills())
 	}
@@ -140,7 +141,7 @@ func newPlay(t *testing.T, before func(db string)) *play {
 			"usage": map[string]any{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
 	}))
 	t.Cleanup(models.Close)
-	p.s = serve(t, []string{varPrefix + "world=" + p.w.URL, "OPENAI_BASE_URL=" + models.URL + "/v1"}, "--database", p.db)
+	p.s = serve(t, []string{config.VarPrefix + "world=" + p.w.URL, "OPENAI_BASE_URL=" + models.URL + "/v1"}, "--database", p.db)
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -81,7 +82,7 @@ func beginning(a *cli.App, input, varsFile string, varArgs []string) (saga.Start
 	if o.Input, err = a.JSONArg("--input", input); err != nil {
 		return o, err
 	}
-	if o.Vars, err = readVars(varsFile, a.Variables); err != nil {
+	if o.Vars, err = config.ReadVars(varsFile, a.Variables); err != nil {
 		return o, err
 	}
 	given, err := cli.Pairs("--var", varArgs)

@@ -9,6 +9,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/cli/database"
 	"recourse/internal/cli/view"
 	"recourse/internal/secrets"
@@ -29,13 +30,10 @@ type runCmd struct {
 	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables."`
 	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"Host or network that steps may call, in addition to public addresses and this machine; repeatable."`
-	tracesFlag
-	dialFlags
-	llmFlags
+	config.TracesFlag
+	config.DialFlags
+	config.LLMFlags
 }
-
-// loopback is the egress that `run` and `demo` allow.
-var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
 
 // local is one saga that runs in this process.
 type local struct {
@@ -57,7 +55,7 @@ func (c *runCmd) Run(a *cli.App) error {
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	log, err := newLog(a.Stderr, "text", "error", src)
+	log, err := config.NewLog(a.Stderr, "text", "error", src)
 	if err != nil {
 		return err
 	}
@@ -68,15 +66,15 @@ func (c *runCmd) Run(a *cli.App) error {
 		}
 	}
 	defer store.Close()
-	models, err := c.llmFlags.config(llm.Config{})
+	models, err := c.LLMFlags.Apply(llm.Config{})
 	if err != nil {
 		return err
 	}
-	tracer, err := c.tracesFlag.tracer(a, models, log)
+	tracer, err := c.TracesFlag.Tracer(a, models, log)
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(loopback, c.EgressAllow...), Dial: c.dialFlags, Secrets: src, Vars: o.Vars, LLM: models,
+	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, c.EgressAllow...), Dial: c.DialFlags, Secrets: src, Vars: o.Vars, LLM: models,
 		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
 	if err != nil {
 		return err

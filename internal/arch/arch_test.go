@@ -91,6 +91,8 @@ var may = map[string][]string{
 	"internal/test/wire/rig":        {"*"},
 
 	"internal/cli":          {"internal/story", "journal", "saga", "saga/dsl", "saga/expr"},
+	"internal/cli/config":   {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds"},
+	"internal/cli/process":  {"internal/cli"},
 	"internal/cli/database": {"internal/cli", "journal", "journal/postgres", "journal/sqlite", "migrations"},
 	"internal/cli/export":   {"journal"},
 	"internal/cli/view":     {"internal/cli", "internal/story", "journal", "saga"},
@@ -111,7 +113,7 @@ var outside = map[string][]string{
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "internal/cli", "cmd", "api"},
-	"github.com/alecthomas/kong":            {"cmd"},
+	"github.com/alecthomas/kong":            {"internal/cli", "cmd"},
 	"github.com/prometheus":                 {"api", "internal/metrics", "cmd"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/netresearch/go-cron":        {"saga/dsl"},

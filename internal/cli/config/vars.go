@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/json"
@@ -13,13 +13,14 @@ import (
 	"recourse/journal"
 )
 
-const varPrefix = "RECOURSE_VAR_"
+// VarPrefix begins the names of environment variables that are vars.
+const VarPrefix = "RECOURSE_VAR_"
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// readVars reads the server's vars: those of the file (a YAML map, values of any type), overridden
+// ReadVars reads the server's vars: those of the file (a YAML map, values of any type), overridden
 // by RECOURSE_VAR_<name>, which are always strings.
-func readVars(path string, env map[string]string) (map[string]json.RawMessage, error) {
+func ReadVars(path string, env map[string]string) (map[string]json.RawMessage, error) {
 	vars := make(map[string]json.RawMessage)
 	if path != "" {
 		if err := varsFile(path, vars); err != nil {
@@ -27,7 +28,7 @@ func readVars(path string, env map[string]string) (map[string]json.RawMessage, e
 		}
 	}
 	for entry, value := range env {
-		name, ours := strings.CutPrefix(entry, varPrefix)
+		name, ours := strings.CutPrefix(entry, VarPrefix)
 		if !ours {
 			continue
 		}

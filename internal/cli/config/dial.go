@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"crypto/tls"
@@ -10,14 +10,14 @@ import (
 	"recourse/internal/egress"
 )
 
-// dialFlags configure outgoing connections of steps, models and sinks.
-type dialFlags struct {
+// DialFlags configure outgoing connections of steps, models and sinks.
+type DialFlags struct {
 	CAFile  string   `name:"ca-file" env:"RECOURSE_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) of additional authorities to trust."`
 	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Connect to this address instead of a host and port, for tests; repeatable."`
 }
 
-// apply adds the flags to the configuration of outgoing connections.
-func (f dialFlags) apply(c *egress.Config) error {
+// Apply adds the flags to the configuration of outgoing connections.
+func (f DialFlags) Apply(c *egress.Config) error {
 	var err error
 	if c.Resolve, err = egress.ParseResolve(f.Resolve); err != nil {
 		return cli.Exit(cli.Usage, err)

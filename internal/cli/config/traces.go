@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -14,13 +14,13 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// tracesFlag configures the export of spans.
-type tracesFlag struct {
+// TracesFlag configures the export of spans.
+type TracesFlag struct {
 	OTLPEndpoint string `name:"otlp-endpoint" env:"RECOURSE_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector for traces, over OTLP/HTTP, such as http://127.0.0.1:4318. OTEL_EXPORTER_OTLP_ENDPOINT works, too. Default: none."`
 }
 
-// tracer returns the exporter of spans, nil if none is configured.
-func (f tracesFlag) tracer(a *cli.App, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
+// Tracer returns the exporter of spans, nil if none is configured.
+func (f TracesFlag) Tracer(a *cli.App, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
 	if !tracing.Wanted(f.OTLPEndpoint, a.Variables) {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -10,17 +10,17 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// llmFlags configure the default provider of language models. The config file may name others for
+// LLMFlags configure the default provider of language models. The config file may name others for
 // some models.
-type llmFlags struct {
+type LLMFlags struct {
 	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps. Default: OpenAI."`
 	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The server's API key. Prefer the environment variable."`
 }
 
-// config adds the flags' provider to those of the config file. It replaces the file's default
+// Apply adds the flags' provider to those of the config file. It replaces the file's default
 // provider if the flags name its base URL. A key without a base URL is sent only to the base URL
 // that it belongs to.
-func (f llmFlags) config(c llm.Config) (llm.Config, error) {
+func (f LLMFlags) Apply(c llm.Config) (llm.Config, error) {
 	own := llm.Provider{Name: "default", BaseURL: f.LLMBaseURL, APIKey: llm.Secret(f.LLMAPIKey)}
 	if own.BaseURL == "" {
 		own.BaseURL = llm.OpenAI
@@ -29,7 +29,7 @@ func (f llmFlags) config(c llm.Config) (llm.Config, error) {
 	c.Providers = slices.Clone(c.Providers)
 	i := slices.IndexFunc(c.Providers, func(p llm.Provider) bool { return len(p.Models) == 0 })
 	switch {
-	case f == llmFlags{}:
+	case f == LLMFlags{}:
 	case i < 0:
 		c.Providers = append(c.Providers, own)
 	case f.LLMBaseURL != "":

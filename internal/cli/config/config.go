@@ -1,4 +1,7 @@
-package main
+// Package config is the configuration of a server: the flags of `recourse serve`, the file in
+// --config, variables, secrets' hosts, sinks, limits, language models and traces. `run`, `doctor`
+// and `demo` use parts of it.
+package config
 
 import (
 	"errors"
@@ -14,26 +17,31 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// configFile sets flags of `serve` and `doctor` from the file in --config: the same names, in YAML,
+// File sets flags of `serve` and `doctor` from the file in --config: the same names, in YAML,
 // and llm, which has no flag. Flags and variables take precedence.
-type configFile struct {
+type File struct {
 	env    map[string]string
 	loaded bool
-	values map[string]string
-	llm    llm.Config // the section llm, which has no flag
-	wrong  error      // the file's error, which `doctor` reports and with which `serve` does not start
+	Values map[string]string // by flag
+	LLM    llm.Config        // the section llm, which has no flag
+	Err    error             // the file's error, which `doctor` reports and with which `serve` does not start
 }
 
-var errConfig = errors.New("config file")
+// NewFile returns the file that --config or RECOURSE_CONFIG names, which is read when kong resolves
+// the first flag.
+func NewFile(env map[string]string) *File { return &File{env: env} }
+
+// ErrFile means that the file is wrong.
+var ErrFile = errors.New("config file")
 
 // sections are the keys of the file without a flag.
 var sections = []string{"limits", "llm", "secret-hosts", "sinks"}
 
 // Validate implements kong.Resolver.
-func (*configFile) Validate(*kong.Application) error { return nil }
+func (*File) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver.
-func (f *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
+func (f *File) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
 	if parent.Command == nil || parent.Command.Name != "serve" && parent.Command.Name != "doctor" || flag.Name == "config" {
 		return nil, nil
 	}
@@ -44,16 +52,16 @@ func (f *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Fl
 		if err != nil && parent.Command.Name == "serve" {
 			return nil, err
 		}
-		f.wrong = err
+		f.Err = err
 	}
-	if v, ok := f.values[flag.Name]; ok {
+	if v, ok := f.Values[flag.Name]; ok {
 		return v, nil
 	}
 	return nil, nil
 }
 
 // path returns the file's name, which is needed before the flags are resolved.
-func (f *configFile) path(ctx *kong.Context) string {
+func (f *File) path(ctx *kong.Context) string {
 	for _, p := range ctx.Path {
 		if p.Flag != nil && p.Flag.Name == "config" {
 			if s, ok := ctx.FlagValue(p.Flag).(string); ok {
@@ -64,18 +72,18 @@ func (f *configFile) path(ctx *kong.Context) string {
 	return f.env["RECOURSE_CONFIG"]
 }
 
-func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
+func (f *File) load(ctx *kong.Context, serve *kong.Node) error {
 	path := f.path(ctx)
 	if path == "" {
 		return nil
 	}
 	src, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errConfig, err)
+		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	var doc map[string]any
 	if err := yaml.Load(src, &doc); err != nil {
-		return fmt.Errorf("%w %s: write a map of the flags' names to their values: %w", errConfig, path, err)
+		return fmt.Errorf("%w %s: write a map of the flags' names to their values: %w", ErrFile, path, err)
 	}
 	var known []string
 	for _, flag := range serve.Flags {
@@ -83,9 +91,9 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 			known = append(known, flag.Name)
 		}
 	}
-	f.values = make(map[string]string, len(doc))
-	if f.llm, err = readLLM(src); err != nil {
-		return fmt.Errorf("%w %s: llm: %w", errConfig, path, err)
+	f.Values = make(map[string]string, len(doc))
+	if f.LLM, err = readLLM(src); err != nil {
+		return fmt.Errorf("%w %s: llm: %w", ErrFile, path, err)
 	}
 	for name, value := range doc {
 		if slices.Contains(sections, name) {
@@ -93,13 +101,13 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 		}
 		if !slices.Contains(known, name) {
 			known = append(known, sections...)
-			return fmt.Errorf("%w %s: there is no setting %q%s; there are %s", errConfig, path, name, dsl.Suggest(name, known), strings.Join(known, ", "))
+			return fmt.Errorf("%w %s: there is no setting %q%s; there are %s", ErrFile, path, name, dsl.Suggest(name, known), strings.Join(known, ", "))
 		}
 		text, err := plain(value)
 		if err != nil {
-			return fmt.Errorf("%w %s: %s: %w", errConfig, path, name, err)
+			return fmt.Errorf("%w %s: %s: %w", ErrFile, path, name, err)
 		}
-		f.values[name] = text
+		f.Values[name] = text
 	}
 	return nil
 }

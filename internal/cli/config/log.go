@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"recourse/internal/secrets"
 )
 
-// newLog returns a logger whose lines have no secret's value in them.
-func newLog(w io.Writer, format, level string, src *secrets.Source) (*slog.Logger, error) {
+// NewLog returns a logger whose lines have no secret's value in them.
+func NewLog(w io.Writer, format, level string, src *secrets.Source) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("--log-level is debug, info, warn or error, not %q", level))

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"recourse/internal/intake"
 )
 
-// requestLimits are the `limits` of the config file for requests to the server.
-type requestLimits struct {
-	intake intake.Config
-	rates  api.Rates
+// Limits are the `limits` of the config file for requests to the server.
+type Limits struct {
+	Intake intake.Config
+	Rates  api.Rates
 }
 
 // limitsFile is the YAML form of `limits`.
@@ -31,15 +31,15 @@ type rateFile struct {
 	Burst     int     `json:"burst"`
 }
 
-// readLimits reads `limits` from the config file; zero if absent.
-func readLimits(path string) (requestLimits, error) {
+// ReadLimits reads `limits` from the config file; zero if absent.
+func ReadLimits(path string) (Limits, error) {
 	raw, err := section(path, "limits")
 	if err != nil || raw == nil {
-		return requestLimits{}, err
+		return Limits{}, err
 	}
-	bad := func(format string, args ...any) (requestLimits, error) {
-		return requestLimits{}, fmt.Errorf("%w %s: limits: %s; write such as {body-time: 10s, unknown-connections: 1000, requests: {per-second: 50, burst: 100}, keys: {crm: {per-second: 5}}}",
-			errConfig, path, fmt.Sprintf(format, args...))
+	bad := func(format string, args ...any) (Limits, error) {
+		return Limits{}, fmt.Errorf("%w %s: limits: %s; write such as {body-time: 10s, unknown-connections: 1000, requests: {per-second: 50, burst: 100}, keys: {crm: {per-second: 5}}}",
+			ErrFile, path, fmt.Sprintf(format, args...))
 	}
 	var f limitsFile
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -47,20 +47,20 @@ func readLimits(path string) (requestLimits, error) {
 	if err := d.Decode(&f); err != nil {
 		return bad("%v", err)
 	}
-	l := requestLimits{intake: intake.Config{Unknown: f.Unknown}, rates: api.Rates{Names: make(map[string]api.Rate)}}
+	l := Limits{Intake: intake.Config{Unknown: f.Unknown}, Rates: api.Rates{Names: make(map[string]api.Rate)}}
 	if f.BodyTime != "" {
-		if l.intake.Read, err = time.ParseDuration(f.BodyTime); err != nil || l.intake.Read < time.Second {
+		if l.Intake.Read, err = time.ParseDuration(f.BodyTime); err != nil || l.Intake.Read < time.Second {
 			return bad("body-time is at least 1s")
 		}
 	}
 	if f.Unknown < 0 {
 		return bad("unknown-connections is at least 1")
 	}
-	if l.rates.Each, err = f.Requests.rate(); err != nil {
+	if l.Rates.Each, err = f.Requests.rate(); err != nil {
 		return bad("requests: %v", err)
 	}
 	for name, r := range f.Keys { // any order
-		if l.rates.Names[name], err = r.rate(); err != nil {
+		if l.Rates.Names[name], err = r.rate(); err != nil {
 			return bad("keys: %s: %v", name, err)
 		}
 	}

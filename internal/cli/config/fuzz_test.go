@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/json"
@@ -79,7 +79,7 @@ func TestVarsRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if vars, err := readVars(path, nil); err == nil {
+		if vars, err := ReadVars(path, nil); err == nil {
 			t.Errorf("%q is taken as %s", src, vars)
 		}
 	}

@@ -1,4 +1,6 @@
-package main
+// Package process starts other processes of this program, which end with it, and sets how often a
+// long-lived process collects garbage.
+package process
 
 import (
 	"bufio"
@@ -15,27 +17,27 @@ import (
 	"recourse/internal/cli"
 )
 
-// process is another process of this program.
-type process struct {
+// Process is another process of this program.
+type Process struct {
 	name  string
-	url   string
+	URL   string
 	cmd   *exec.Cmd
 	stdin io.Closer
 	log   string        // the file with its stderr
-	ended chan struct{} // closed when it has ended
+	Ended chan struct{} // closed when it has ended
 }
 
 // listening is the timeout for a process to listen.
 const listening = 20 * time.Second
 
-// spawn runs this program with args and returns when it reports its address. The process ends with
+// Start runs this program with args and returns when it reports its address. The process ends with
 // this one: its stdin is a pipe, which closes when this process ends.
-func spawn(a *cli.App, dir string, env []string, name string, args ...string) (*process, error) {
+func Start(a *cli.App, dir string, env []string, name string, args ...string) (*Process, error) {
 	self, err := a.Program()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &process{name: name, cmd: exec.Command(self, args...), ended: make(chan struct{})}
+	p := &Process{name: name, cmd: exec.Command(self, args...), Ended: make(chan struct{})}
 	p.cmd.Env = env
 	p.log = filepath.Join(dir, name+".log")
 	stderr, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -56,7 +58,7 @@ func spawn(a *cli.App, dir string, env []string, name string, args ...string) (*
 	}
 	said := make(chan string, 1)
 	go func() {
-		defer close(p.ended)
+		defer close(p.Ended)
 		read := bufio.NewReader(stdout)
 		line, _ := read.ReadString('\n')
 		said <- line
@@ -66,28 +68,31 @@ func spawn(a *cli.App, dir string, env []string, name string, args ...string) (*
 	return p, p.await(a.Ctx, said)
 }
 
-func (p *process) await(ctx context.Context, said <-chan string) error {
+func (p *Process) await(ctx context.Context, said <-chan string) error {
 	late := time.NewTimer(listening)
 	defer late.Stop()
 	select {
 	case line := <-said:
 		_, url, ok := strings.Cut(line, "listening on ")
-		if p.url = strings.TrimSpace(url); ok {
+		if p.URL = strings.TrimSpace(url); ok {
 			return nil
 		}
-		p.kill()
-		return fmt.Errorf("%s did not start: %s", p.name, p.last())
+		p.Kill()
+		return fmt.Errorf("%s did not start: %s", p.name, p.LastLine())
 	case <-late.C:
-		p.kill()
-		return fmt.Errorf("%s did not start within %s: %s", p.name, listening, p.last())
+		p.Kill()
+		return fmt.Errorf("%s did not start within %s: %s", p.name, listening, p.LastLine())
 	case <-ctx.Done():
-		p.kill()
+		p.Kill()
 		return errors.New("interrupted")
 	}
 }
 
-// last returns the last line that the process logged.
-func (p *process) last() string {
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// LastLine returns the last line that the process logged.
+func (p *Process) LastLine() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil || len(b) == 0 {
 		return "it printed nothing"
@@ -96,20 +101,20 @@ func (p *process) last() string {
 	return all[len(all)-1]
 }
 
-// kill ends the process as a crash does (SIGKILL), and waits for its end.
-func (p *process) kill() {
+// Kill ends the process as a crash does (SIGKILL), and waits for its end.
+func (p *Process) Kill() {
 	p.cmd.Process.Kill()
-	<-p.ended
+	<-p.Ended
 }
 
-// stop asks the process to end, and waits for a limited time.
-func (p *process) stop() {
+// Stop asks the process to end, and waits for a limited time.
+func (p *Process) Stop() {
 	p.stdin.Close()
 	late := time.NewTimer(listening)
 	defer late.Stop()
 	select {
-	case <-p.ended:
+	case <-p.Ended:
 	case <-late.C:
-		p.kill()
+		p.Kill()
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ type sinkConfig struct {
 	Notify  []string `json:"notify"`
 }
 
-// readSinks reads the `sinks` of the config file; none without a file.
-func readSinks(path string, src *secrets.Source) ([]outbox.Sink, error) {
+// ReadSinks reads the `sinks` of the config file; none without a file.
+func ReadSinks(path string, src *secrets.Source) ([]outbox.Sink, error) {
 	raw, err := section(path, "sinks")
 	if err != nil || raw == nil {
 		return nil, err
@@ -39,15 +39,15 @@ func readSinks(path string, src *secrets.Source) ([]outbox.Sink, error) {
 	d.DisallowUnknownFields()
 	var list []sinkConfig
 	if err := d.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%w %s: sinks: write a list of {name, url, secrets, types, notify}: %w", errConfig, path, err)
+		return nil, fmt.Errorf("%w %s: sinks: write a list of {name, url, secrets, types, notify}: %w", ErrFile, path, err)
 	}
 	var sinks []outbox.Sink
 	for i, c := range list {
 		if slices.ContainsFunc(sinks, func(s outbox.Sink) bool { return s.Name == c.Name }) {
-			return nil, fmt.Errorf("%w %s: sinks: %s is there twice", errConfig, path, c.Name)
+			return nil, fmt.Errorf("%w %s: sinks: %s is there twice", ErrFile, path, c.Name)
 		}
 		if err := c.check(src); err != nil {
-			return nil, fmt.Errorf("%w %s: sinks: number %d: %w", errConfig, path, i+1, err)
+			return nil, fmt.Errorf("%w %s: sinks: number %d: %w", ErrFile, path, i+1, err)
 		}
 		sinks = append(sinks, outbox.Sink(c))
 	}
@@ -96,8 +96,8 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 	return nil
 }
 
-// noticesFor returns which sinks get which notices; nil if none gets any.
-func noticesFor(sinks []outbox.Sink) *saga.Notices {
+// Notices returns which sinks get which notices; nil if none gets any.
+func Notices(sinks []outbox.Sink) *saga.Notices {
 	n := &saga.Notices{To: make(map[string][]string)}
 	for _, s := range sinks {
 		for _, kind := range s.Notify {
@@ -119,24 +119,24 @@ func section(path, name string) (json.RawMessage, error) {
 	}
 	src, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errConfig, err)
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	var doc yaml.Node
 	if err := yaml.Load(src, &doc); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", errConfig, path, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
 	}
 	root := &doc
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
 		root = root.Content[0]
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%w %s: %w", errConfig, path, errors.New("write a map of settings to their values"))
+		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, errors.New("write a map of settings to their values"))
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == name {
 			raw, err := cli.YAMLToJSON(root.Content[i+1])
 			if err != nil {
-				return nil, fmt.Errorf("%w %s: %s: %w", errConfig, path, name, err)
+				return nil, fmt.Errorf("%w %s: %s: %w", ErrFile, path, name, err)
 			}
 			return raw, nil
 		}
