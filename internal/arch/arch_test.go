@@ -66,7 +66,7 @@ var may = map[string][]string{
 	"internal/pgsync":               {},
 	"internal/statedir":             {},
 	"internal/metrics":              {"engine", "journal", "retry", "saga"},
-	"internal/tracing":              {"engine", "journal", "retry", "saga"},
+	"internal/tracing":              {"internal/egress", "internal/httptext", "engine", "journal", "retry", "saga"},
 	"internal/commentwidth":         {},
 	"internal/modulepath":           {},
 	"internal/flaky":                {"internal/test/program"},

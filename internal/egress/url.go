@@ -29,6 +29,8 @@ func CheckURL(u *url.URL) *Failure {
 		return invalid("the URL must begin with http:// or https://")
 	case u.Opaque != "" || host == "":
 		return invalid("the URL has no host")
+	case u.Path != "" && u.Path[0] != '/':
+		return invalid("the URL's path must begin with /")
 	case u.User != nil:
 		return invalid("the URL must not hold a user or password; use auth with a secret")
 	}

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"recourse/internal/egress"
+	"recourse/internal/httptext"
 	"recourse/retry"
 )
 
@@ -27,10 +28,11 @@ import (
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp). It implements otlptrace.Client.
 // OpenTelemetry's own client, otlptracehttp, would add gRPC to the program: decision 14.
 type collector struct {
-	http   *http.Client
-	url    string
-	header http.Header
-	gzip   bool
+	sender  *egress.Sender
+	url     *url.URL
+	header  http.Header
+	gzip    bool
+	timeout time.Duration // for one export
 }
 
 const (
@@ -46,24 +48,22 @@ func newCollector(endpoint string, env map[string]string) (*collector, error) {
 		}
 		return key, env[key]
 	}
-	c := &collector{header: http.Header{"User-Agent": {"recourse"}}}
-	at, err := tracesURL(endpoint, env)
-	if err != nil {
+	c := &collector{header: http.Header{}, timeout: exportTimeout}
+	var err error
+	if c.url, err = tracesURL(endpoint, env); err != nil {
 		return nil, err
 	}
-	c.url = at.String()
 	if key, list := get("HEADERS"); list != "" {
 		if err := addHeaders(c.header, list); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	timeout := exportTimeout
 	if key, text := get("TIMEOUT"); text != "" {
 		ms, err := strconv.Atoi(text)
 		if err != nil || ms <= 0 {
 			return nil, fmt.Errorf("%s is a number of milliseconds, such as 10000, not %q", key, text)
 		}
-		timeout = time.Duration(ms) * time.Millisecond
+		c.timeout = time.Duration(ms) * time.Millisecond
 	}
 	_, compression := get("COMPRESSION")
 	c.gzip = compression == "gzip"
@@ -71,12 +71,11 @@ func newCollector(endpoint string, env map[string]string) (*collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if secure != nil && at.Scheme == "http" {
+	if secure != nil && c.url.Scheme == "http" {
 		return nil, errors.New("certificates need an https endpoint: change the endpoint, or remove OTEL_EXPORTER_OTLP_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE")
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
-	c.http = &http.Client{Transport: transport, Timeout: timeout}
+	// The operator chose the address, so the guard of steps does not apply.
+	c.sender = egress.New(egress.Config{Guard: egress.AllowAll(), TLS: secure, IdleTimeout: time.Minute})
 	return c, nil
 }
 
@@ -90,10 +89,11 @@ func tracesURL(endpoint string, env map[string]string) (*url.URL, error) {
 		endpoint = env["OTEL_EXPORTER_OTLP_ENDPOINT"]
 	}
 	u, err := url.Parse(endpoint + exact)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || egress.CheckURL(u) != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the endpoint is an http or https URL, such as http://127.0.0.1:4318; a password goes into OTEL_EXPORTER_OTLP_HEADERS")
 	}
 	if exact == "" {
+		u.Path = "/" + strings.TrimLeft(u.Path, "/") // JoinPath leaves the path of a bare host relative
 		u = u.JoinPath("v1", "traces")
 	}
 	return u, nil
@@ -105,7 +105,7 @@ func addHeaders(h http.Header, list string) error {
 		name, value, ok := strings.Cut(part, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || name == "" || err != nil {
+		if !ok || !httptext.Settable(name) || httptext.HasControl(value) || err != nil {
 			return fmt.Errorf("entry %d is not name=value with a percent-encoded value", i+1) // it may be a secret
 		}
 		h.Set(name, value)
@@ -115,7 +115,7 @@ func addHeaders(h http.Header, list string) error {
 
 // tlsConfig returns nil if no variable names a certificate.
 func tlsConfig(get func(string) (key, value string)) (*tls.Config, error) {
-	var c tls.Config
+	c := tls.Config{MinVersion: tls.VersionTLS12}
 	if key, file := get("CERTIFICATE"); file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
@@ -145,7 +145,7 @@ func (c *collector) Start(context.Context) error { return nil }
 
 // Stop implements otlptrace.Client.
 func (c *collector) Stop(context.Context) error {
-	c.http.CloseIdleConnections()
+	c.sender.Close()
 	return nil
 }
 
@@ -171,26 +171,23 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpan
 			return fmt.Errorf("compress spans: %w", err)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header = header
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	resp, f := c.sender.Send(ctx, egress.Request{Method: http.MethodPost, URL: c.url, Header: header, Body: body})
+	if f != nil {
+		return f
 	}
 	defer resp.Body.Close()
-	reply, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil {
-		return fmt.Errorf("read the collector's response: %w", err)
+	reply, f := egress.ReadBody(ctx, resp, maxReply)
+	if f != nil && f.Code != egress.CodeBodyTooLarge {
+		return errors.New("the collector's response could not be read: " + f.Why) // the spans may have been accepted
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return retryLater{refusal(resp, reply), retry.After(resp.Header.Get("Retry-After"), time.Now())}
+		return retryLater{c.refusal(resp, reply), retry.After(resp.Header.Get("Retry-After"), time.Now())}
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return refusal(resp, reply)
+		return c.refusal(resp, reply)
 	}
 	if resp.Header.Get("Content-Type") == "application/x-protobuf" {
 		return partialSuccess(reply)
@@ -210,8 +207,8 @@ func compressed(body []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func refusal(resp *http.Response, reply []byte) error {
-	return fmt.Errorf("the collector at %s responded %s: %.500q", resp.Request.URL.Host, resp.Status, reply)
+func (c *collector) refusal(resp *http.Response, reply []byte) error {
+	return fmt.Errorf("the collector at %s responded %s: %.500q", c.url.Host, resp.Status, reply)
 }
 
 // partialSuccess returns an error if an ExportTraceServiceResponse (partial_success = 1) says that

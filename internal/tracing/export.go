@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
+
+	"recourse/internal/egress"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
@@ -98,7 +99,7 @@ func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 		wait := pause
 		if later := (retryLater{}); errors.As(err, &later) {
 			wait = max(pause, later.after)
-		} else if away := new(url.Error); !errors.As(err, &away) {
+		} else if away := new(egress.Failure); !errors.As(err, &away) {
 			return err
 		}
 		select {

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"recourse/engine"
+	"recourse/internal/egress"
 	"recourse/internal/story/storytest"
 	"recourse/internal/tracing"
 	"recourse/journal"
@@ -41,7 +40,7 @@ func (s *sink) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error 
 		if n > 0 {
 			s.away.Add(-1)
 		}
-		return fmt.Errorf("traces export: %w", &url.Error{Op: "Post", URL: "http://127.0.0.1:4318/v1/traces", Err: syscall.ECONNREFUSED})
+		return fmt.Errorf("traces export: %w", &egress.Failure{Code: egress.CodeConnection})
 	}
 	if s.fails.Load() {
 		return errors.New("the collector is full")
