@@ -19,6 +19,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/database"
 	"recourse/internal/cli/process"
+	"recourse/internal/cli/verify"
 	"recourse/saga/dsl"
 )
 
@@ -155,7 +156,7 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, err := verifyNewest(b.app, b.dbs.engine, b.size.verify)
+	checked, err := verify.Newest(b.app, b.dbs.engine, b.size.verify)
 	r.Ran(database.Kind(b.dbs.engine), machine(), checked)
 	return r, err
 }

@@ -1,12 +1,17 @@
 package main
 
+import (
+	"recourse/internal/cli/offline"
+	"recourse/internal/cli/verify"
+)
+
 // commands is the grammar of the command line.
 type commands struct {
-	Demo     demoCmd     `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
-	Serve    serveCmd    `cmd:"" help:"Run the server."`
-	Run      runCmd      `cmd:"" help:"Run one saga in this process, without a server."`
-	Validate validateCmd `cmd:"" help:"Validate definitions."`
-	Plan     planCmd     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
+	Demo     demoCmd          `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
+	Serve    serveCmd         `cmd:"" help:"Run the server."`
+	Run      runCmd           `cmd:"" help:"Run one saga in this process, without a server."`
+	Validate offline.Validate `cmd:"" help:"Validate definitions."`
+	Plan     offline.Plan     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
 
 	Start   startCmd   `cmd:"" help:"Start a saga on a server."`
 	List    listCmd    `cmd:"" help:"List sagas."`
@@ -28,8 +33,8 @@ type commands struct {
 
 	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
 
-	Replay replayCmd `cmd:"" help:"Show the history of an exported journal, offline."`
-	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
+	Replay offline.Replay `cmd:"" help:"Show the history of an exported journal, offline."`
+	Verify verify.Command `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
 
 	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database and its environment."`
 	Migrate migrateCmd `cmd:"" help:"Migrate a database's schema, or show its version."`

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/definition"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -62,7 +61,7 @@ func (c *applyCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	files, err := definitionFiles(c.Paths)
+	files, err := definition.Files(c.Paths)
 	if err != nil {
 		return err
 	}
@@ -119,14 +118,14 @@ func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 // checkFiles compiles all files and sorts them for publishing: actions first, since definitions use
 // them, and definitions after those that they run.
 func checkFiles(a *cli.App, cl *client, files []string) ([]publishing, error) {
-	actions := &actionSet{other: cl.action}
+	actions := &definition.Actions{Other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
 		if version > 0 { // the server has its text
 			if act, err := cl.action(name, version); err == nil {
 				return act, nil
 			}
 		}
-		return actions.find(name, version)
+		return actions.Find(name, version)
 	}
 	var acts, defs []publishing
 	progress := a.Progress("checked", len(files))
@@ -144,10 +143,10 @@ func checkFiles(a *cli.App, cl *client, files []string) ([]publishing, error) {
 		}
 		if !dsl.IsAction(src) {
 			defs = append(defs, publishing{file: f, kind: "definition", src: src})
-		} else if err := actions.read(f, src); err != nil {
+		} else if err := actions.Read(f, src); err != nil {
 			report(err)
 		} else {
-			act := actions.list[len(actions.list)-1]
+			act := actions.List[len(actions.List)-1]
 			acts = append(acts, publishing{file: f, kind: "action", name: act.Name, src: src})
 		}
 	}
@@ -156,9 +155,9 @@ func checkFiles(a *cli.App, cl *client, files []string) ([]publishing, error) {
 		names[i], sources[i] = d.file, d.src
 	}
 	o := dsl.Options{Kinds: kinds.All(), Actions: find}
-	children := childrenOf(names, sources, o)
-	children.other = cl.child()
-	o.Children = children.find
+	children := definition.ReadChildren(names, sources, o)
+	children.Other = cl.child()
+	o.Children = children.Find
 	for i := range defs {
 		progress.At(len(files) - len(defs) + i)
 		def, errs := dsl.Parse(defs[i].file, defs[i].src, o)
@@ -234,34 +233,6 @@ func publish(cl *client, kind, name string, src []byte) (document, bool, error) 
 	return d, r.status == http.StatusCreated, r.into(&d)
 }
 
-// definitionFiles lists the files that the arguments name, without subdirectories.
-func definitionFiles(paths []string) ([]string, error) {
-	var files []string
-	for _, p := range paths {
-		info, err := os.Stat(p)
-		if err != nil {
-			return nil, cli.Exit(cli.Usage, err)
-		}
-		if !info.IsDir() {
-			files = append(files, p)
-			continue
-		}
-		entries, err := os.ReadDir(p)
-		if err != nil {
-			return nil, cli.Exit(cli.Usage, err)
-		}
-		for _, e := range entries {
-			if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name()))) && !e.IsDir() {
-				files = append(files, filepath.Join(p, e.Name()))
-			}
-		}
-	}
-	if len(files) == 0 {
-		return nil, cli.Exit(cli.Usage, errors.New("there is no .yaml, .yml or .json file to publish"))
-	}
-	return files, nil
-}
-
 type listDefinitionsCmd struct {
 	serverFlags
 	cli.OutputFlag
@@ -286,4 +257,29 @@ func (c *listDefinitionsCmd) Run(a *cli.App) error {
 	}
 	a.Table([]cli.Column{{Head: "DEFINITION", Least: 16}, {Head: "VERSION"}, {Head: "SHA-256"}, {Head: "PUBLISHED", Extra: true}}, rows)
 	return nil
+}
+
+// action reads an action from the server and compiles it; version 0 is the newest.
+func (c *client) action(name string, version int) (*saga.Action, error) {
+	path := "/v1/actions/" + url.PathEscape(name)
+	if version > 0 {
+		path += "/versions/" + strconv.Itoa(version)
+	}
+	var d document
+	_, err := c.get(path, &d)
+	var p *problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusNotFound && version > 0:
+		return nil, fmt.Errorf("action %s has no version %d on the server", name, version)
+	case errors.As(err, &p) && p.Status == http.StatusNotFound:
+		return nil, fmt.Errorf("there is no action %s, neither in the files nor on the server", name)
+	case err != nil:
+		return nil, err
+	}
+	act, errs := dsl.ParseAction(name, []byte(d.Source), dsl.Options{Kinds: kinds.All(), Stored: true})
+	if errs != nil {
+		return nil, errs
+	}
+	act.Version, _ = strconv.Atoi(strings.TrimPrefix(d.Version, "v"))
+	return act, nil
 }

@@ -45,12 +45,15 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 	}
 }
 
+// documentsPage is the number of definitions that are read at once.
+const documentsPage = 200
+
 // definitions checks that the secrets of published definitions exist.
 func (d *doctor) definitions(ctx context.Context, store journal.Store) {
 	known := catalog.New(store, catalog.Options{Kinds: kinds.All()})
 	n, bad := 0, 0
 	for after := ""; ; {
-		page, err := store.Documents(ctx, catalog.Kind, after, headsPage)
+		page, err := store.Documents(ctx, catalog.Kind, after, documentsPage)
 		if err != nil {
 			d.failed("definitions", err)
 			return
@@ -74,7 +77,7 @@ func (d *doctor) definitions(ctx context.Context, store journal.Store) {
 				}
 			}
 		}
-		if len(page) < headsPage {
+		if len(page) < documentsPage {
 			break
 		}
 	}

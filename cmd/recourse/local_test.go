@@ -11,6 +11,7 @@ import (
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
+	"recourse/internal/cli/offline"
 	"recourse/internal/test/buffer"
 )
 
@@ -116,7 +117,7 @@ func TestValidateAndPlan(t *testing.T) {
 	vars := []string{config.VarPrefix + "air=https://air.example"}
 	out += ok(t, vars, "plan", good, "-i", `{"n":2,"city":"LIS"}`, "--stub", `book={"id":"bk_1"}`)
 	checkGolden(t, "validate", out)
-	var list []validated
+	var list []offline.Findings
 	r = run(t, nil, "validate", "-o", "json", good, bad)
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil || len(list) != 2 || !list[0].OK || list[1].OK || len(list[1].Errors) == 0 {
 		t.Errorf("validate -o json: %v: %s", err, r.out)

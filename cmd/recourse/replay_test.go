@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/verify"
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
@@ -84,7 +85,7 @@ func TestVerifyReplays(t *testing.T) {
 	path := file(t, "j", strings.Join(lines, "\n"))
 	ok(t, nil, "verify", path, "--saga", p.ID.String())
 	r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", file(t, "d.yaml", source), "-o", "json")
-	var v verdict
+	var v verify.Verdict
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != cli.Failed || v.OK || v.Violations[0].Seq != 3 || v.Violations[0].Invariant != 2 {
 		t.Errorf("exit %d: %s", r.code, r.out)
 	}

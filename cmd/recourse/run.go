@@ -11,6 +11,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
 	"recourse/internal/cli/database"
+	"recourse/internal/cli/definition"
 	"recourse/internal/cli/view"
 	"recourse/internal/secrets"
 	"recourse/journal"
@@ -22,7 +23,7 @@ import (
 
 type runCmd struct {
 	cli.OutputFlag
-	actionFlags
+	definition.ActionFlags
 	File        string   `arg:"" help:"A definition; - is stdin."`
 	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	Database    string   `placeholder:"FILE|URL" help:"Keep the saga in this database. Default: in memory, for this run only."`
@@ -47,7 +48,7 @@ type local struct {
 // Run runs one saga; it returns nil if the saga succeeds. The first interrupt cancels the saga,
 // which is then undone; a second one ends the program.
 func (c *runCmd) Run(a *cli.App) error {
-	o, err := beginning(a, c.Input, c.Vars, c.Var)
+	o, err := definition.StartOptions(a, c.Input, c.Vars, c.Var)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (c *runCmd) Run(a *cli.App) error {
 }
 
 func (l *local) run(c *runCmd, o saga.StartOptions) error {
-	actions, err := c.actions(l.app)
+	actions, err := c.ReadActions(l.app)
 	if err != nil {
 		return err
 	}
@@ -124,20 +125,20 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 }
 
 // begin publishes the actions and the definition in the store and starts the saga.
-func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) error {
+func (l *local) begin(file string, actions *definition.Actions, o saga.StartOptions) error {
 	ctx := l.app.Ctx
-	actions.other = func(name string, version int) (*saga.Action, error) {
+	actions.Other = func(name string, version int) (*saga.Action, error) {
 		act, err := l.catalog.Action(ctx, name, version)
 		if errors.Is(err, journal.ErrNotFound) {
 			return nil, fmt.Errorf("there is no action %s here: give its file, or its directory, with --actions", name)
 		}
 		return act, err
 	}
-	def, err := compileFile(l.app, file, actions)
+	def, err := definition.Compile(l.app, file, actions)
 	if err != nil {
 		return err
 	}
-	for _, act := range actions.list {
+	for _, act := range actions.List {
 		if _, _, _, err := l.catalog.PublishAction(ctx, act.Name, act.Source, ""); err != nil {
 			return fmt.Errorf("action %s: %w", act.Name, err)
 		}
@@ -155,7 +156,7 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	o.Version = doc.Version
 	data, unique, wrong := saga.Begin(def, o)
 	if len(wrong) > 0 {
-		return wrongStart(wrong)
+		return definition.StartError(wrong)
 	}
 	l.Def = def
 	begun, err := l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data, false)

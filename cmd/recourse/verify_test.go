@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/verify"
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
@@ -69,10 +70,10 @@ func (p *paid) export(t *testing.T) string {
 }
 
 // verdictOf runs verify -o json and decodes its output.
-func verdictOf(t *testing.T, args ...string) (verdict, result) {
+func verdictOf(t *testing.T, args ...string) (verify.Verdict, result) {
 	t.Helper()
 	r := run(t, nil, append([]string{"verify", "-o", "json"}, args...)...)
-	var v verdict
+	var v verify.Verdict
 	if r.out != "" {
 		if err := json.Unmarshal([]byte(r.out), &v); err != nil {
 			t.Fatalf("%v: %s", err, r.out)
@@ -82,7 +83,7 @@ func verdictOf(t *testing.T, args ...string) (verdict, result) {
 }
 
 // wants checks which invariants are violated, and the exit code.
-func wants(t *testing.T, v verdict, r result, invariants ...int) {
+func wants(t *testing.T, v verify.Verdict, r result, invariants ...int) {
 	t.Helper()
 	var got []int
 	for _, f := range v.Violations {

@@ -1,4 +1,4 @@
-package main
+package offline
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/definition"
 	"recourse/internal/cli/export"
 	"recourse/internal/cli/view"
 	"recourse/internal/story"
@@ -17,7 +18,7 @@ import (
 
 // journalFile names an exported journal and the definition for it.
 type journalFile struct {
-	actionFlags
+	definition.ActionFlags
 	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
 	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not contain it. The hash chain starts with it."`
 	Definition string `short:"d" placeholder:"FILE" help:"The definition of the saga, as it was published."`
@@ -42,11 +43,11 @@ func (f journalFile) read(a *cli.App) (export.Journal, *saga.Definition, error) 
 	if f.Definition == "" {
 		return ex, nil, nil
 	}
-	actions, err := f.actions(a)
+	actions, err := f.ReadActions(a)
 	if err != nil {
 		return ex, nil, err
 	}
-	def, err := compileFile(a, f.Definition, actions)
+	def, err := definition.Compile(a, f.Definition, actions)
 	return ex, def, err
 }
 
@@ -62,13 +63,14 @@ func pinned(ex export.Journal, def *saga.Definition) error {
 	return nil
 }
 
-type replayCmd struct {
+// Replay is `recourse replay`.
+type Replay struct {
 	journalFile
 	At int64 `placeholder:"SEQ" help:"Stop after this record."`
 }
 
 // Run prints the journal as a story, and the next decision.
-func (c *replayCmd) Run(a *cli.App) error {
+func (c *Replay) Run(a *cli.App) error {
 	ex, def, err := c.read(a)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 )
 
 // files checks the journals of files and directories, a file at a time.
-func (v *verifying) files(paths []string) error {
+func (v *check) files(paths []string) error {
 	if v.cmd.Since != "" {
 		return cli.Exit(cli.Usage, errors.New("--since is for --database: of files, name those to check"))
 	}
@@ -52,7 +52,7 @@ func (v *verifying) files(paths []string) error {
 }
 
 // exportFiles lists the files that the arguments name, without subdirectories.
-func (v *verifying) exportFiles(paths []string) ([]string, error) {
+func (v *check) exportFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, p := range paths {
 		if info, err := os.Stat(p); p == "-" || err != nil || !info.IsDir() {
@@ -78,7 +78,7 @@ func (v *verifying) exportFiles(paths []string) ([]string, error) {
 }
 
 // names reports whether another flag names the file.
-func (c *verifyCmd) names(file string) bool {
+func (c *Command) names(file string) bool {
 	info, err := os.Stat(file)
 	if err != nil {
 		return false
@@ -90,7 +90,7 @@ func (c *verifyCmd) names(file string) bool {
 }
 
 // read reads the journals of a file. own is the saga id of a journal that does not name it.
-func (v *verifying) read(file string, own uuid.UUID) ([]export.Journal, error) {
+func (v *check) read(file string, own uuid.UUID) ([]export.Journal, error) {
 	src, err := v.app.Open(file)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (v *verifying) read(file string, own uuid.UUID) ([]export.Journal, error) {
 }
 
 // exported finds the definition of a journal.
-func (v *verifying) exported(ex export.Journal) invariant.Saga {
+func (v *check) exported(ex export.Journal) invariant.Saga {
 	s := invariant.Saga{ID: ex.Saga, Records: ex.Records}
 	d, ok := ran(ex.Records)
 	if !ok {

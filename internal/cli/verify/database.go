@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"errors"
@@ -24,14 +24,14 @@ const (
 
 // walker reads the sagas of a database one by one, while nodes may use it.
 type walker struct {
-	*verifying
+	*check
 	store   journal.Store
 	catalog *catalog.Catalog
 	leases  map[string]bool
 	inboxed map[uuid.UUID]bool // sagas that had inbox entries when the walk began
 }
 
-func (v *verifying) database(cfg invariant.Config) error {
+func (v *check) database(cfg invariant.Config) error {
 	since, err := cli.ParseTime("--since", v.cmd.Since)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 		return err
 	}
 	defer store.Close()
-	w := &walker{verifying: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()}), inboxed: make(map[uuid.UUID]bool)}
+	w := &walker{check: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()}), inboxed: make(map[uuid.UUID]bool)}
 	cfg.Nodes = w.leased
 	v.checker = invariant.New(cfg)
 	if err := w.walk(since); err != nil {

@@ -1,31 +1,32 @@
-package main
+// Package verify has the command that checks journals, in files or in their database, against their
+// definitions and the ledgers of remote services.
+package verify
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/definition"
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/dsl"
 )
 
-// verifyCmd checks journals, offline or in their database, against their definitions and the ledger
+// Command checks journals, offline or in their database, against their definitions and the ledger
 // of the remote service.
-type verifyCmd struct {
+type Command struct {
 	cli.OutputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
 	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database; read-only, also while servers use it."`
 	Saga     string   `placeholder:"ID" help:"With a file: the saga's id, if the file does not contain it; the hash chain starts with it. With --database: check only this saga; the first 8 characters of its id suffice."`
 	Since    string   `placeholder:"TIME" help:"With --database: check only sagas started since this time, or in the last 24h or 7d."`
-	actionFlags
+	definition.ActionFlags
 	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions of the sagas, as they were published; repeatable."`
 	Ledger      string   `placeholder:"FILE" help:"The remote service's ledger of effects; docs/cli.md has the format."`
 	LedgerOf    []string `sep:"none" placeholder:"URL" help:"URL prefix of the service whose ledger this is; repeatable. Default: every service that the sagas call."`
@@ -38,7 +39,7 @@ type verifyCmd struct {
 }
 
 // Run checks everything that the given files allow.
-func (c *verifyCmd) Run(a *cli.App) error {
+func (c *Command) Run(a *cli.App) error {
 	if (len(c.Files) > 0) == (c.Database != "") {
 		return cli.Exit(cli.Usage, errors.New("name exported journals, or a --database"))
 	}
@@ -46,15 +47,15 @@ func (c *verifyCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	actions, err := c.actions(a)
+	actions, err := c.ReadActions(a)
 	if err != nil {
 		return err
 	}
-	defs, err := definitionSet(a, c.Definitions, actions)
+	defs, err := definition.CompileAll(a, c.Definitions, actions)
 	if err != nil {
 		return err
 	}
-	v := &verifying{app: a, cmd: c, defs: defs, missing: make(map[string]*missing)}
+	v := &check{app: a, cmd: c, defs: defs, missing: make(map[string]*missing)}
 	if c.Database != "" {
 		err = v.database(cfg)
 	} else {
@@ -70,10 +71,10 @@ func (c *verifyCmd) Run(a *cli.App) error {
 	return v.report()
 }
 
-// verifying is one run of verify.
-type verifying struct {
+// check is one run of verify.
+type check struct {
 	app     *cli.App
-	cmd     *verifyCmd
+	cmd     *Command
 	defs    map[string]*saga.Definition // by SHA-256
 	checker *invariant.Checker
 	missing map[string]*missing // by SHA-256
@@ -89,7 +90,7 @@ type missing struct {
 	Why        string       `json:"why,omitempty"`
 }
 
-func (c *verifyCmd) config(a *cli.App) (invariant.Config, error) {
+func (c *Command) config(a *cli.App) (invariant.Config, error) {
 	cfg := invariant.Config{Now: time.Now()}
 	var err error
 	if c.Ledger != "" {
@@ -110,40 +111,6 @@ func (c *verifyCmd) config(a *cli.App) (invariant.Config, error) {
 	return cfg, err
 }
 
-// definitionSet compiles definitions and returns them by SHA-256. They may use actions among the
-// files.
-func definitionSet(a *cli.App, paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
-	set := make(map[string]*saga.Definition)
-	if len(paths) == 0 {
-		return set, nil
-	}
-	files := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p != "-" })
-	if named := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "-" }); len(named) > 0 {
-		list, err := definitionFiles(named)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, list...)
-	}
-	defs := files[:0]
-	for _, f := range files {
-		src, err := os.ReadFile(f)
-		if f == "-" || err != nil || !dsl.IsAction(src) { // unreadable files are reported below
-			defs = append(defs, f)
-		} else if err := actions.read(f, src); err != nil {
-			return nil, cli.Exit(cli.Usage, err)
-		}
-	}
-	for _, f := range defs {
-		def, err := compileFile(a, f, actions)
-		if err != nil {
-			return nil, err
-		}
-		set[def.SHA256] = def
-	}
-	return set, nil
-}
-
 // ran decodes the first record of a journal. ok is false if the journal does not begin with a
 // start.
 func ran(records []journal.Record) (d saga.StartedData, ok bool) {
@@ -154,7 +121,7 @@ func ran(records []journal.Record) (d saga.StartedData, ok bool) {
 }
 
 // lacks records that a saga's definition is missing.
-func (v *verifying) lacks(d saga.StartedData, why string) {
+func (v *check) lacks(d saga.StartedData, why string) {
 	m := v.missing[d.SHA256]
 	if m == nil {
 		m = &missing{Definition: d.Definition, Version: d.Version, SHA256: d.SHA256, Why: why}

@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ type ledgerLine struct {
 	Fault      string          `json:"fault"`
 }
 
-func (c *verifyCmd) ledger(a *cli.App) (*invariant.Ledger, error) {
+func (c *Command) ledger(a *cli.App) (*invariant.Ledger, error) {
 	l := &invariant.Ledger{Complete: c.Complete, Keyless: make(map[string]bool)}
 	for _, name := range c.Keyless {
 		l.Keyless[name] = true

@@ -1,22 +1,22 @@
-package main
+package offline
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"recourse/internal/cli"
-	"recourse/internal/cli/config"
+	"recourse/internal/cli/definition"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 )
 
-type planCmd struct {
+// Plan is `recourse plan`.
+type Plan struct {
 	cli.OutputFlag
-	actionFlags
+	definition.ActionFlags
 	File  string   `arg:"" help:"A definition; - is stdin."`
 	Input string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	Stub  []string `sep:"none" placeholder:"PATH=JSON" help:"The assumed output of a step; repeatable."`
@@ -25,12 +25,12 @@ type planCmd struct {
 }
 
 // Run shows the requests of a start, step by step.
-func (c *planCmd) Run(a *cli.App) error {
-	actions, err := c.actions(a)
+func (c *Plan) Run(a *cli.App) error {
+	actions, err := c.ReadActions(a)
 	if err != nil {
 		return err
 	}
-	def, err := compileFile(a, c.File, actions)
+	def, err := definition.Compile(a, c.File, actions)
 	if err != nil {
 		return err
 	}
@@ -38,13 +38,13 @@ func (c *planCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	o, err := beginning(a, c.Input, c.Vars, c.Var)
+	o, err := definition.StartOptions(a, c.Input, c.Vars, c.Var)
 	if err != nil {
 		return err
 	}
 	data, wrong := saga.BeginPlan(def, o)
 	if len(wrong) > 0 {
-		return wrongStart(wrong)
+		return definition.StartError(wrong)
 	}
 	p, err := saga.MakePlan(def, data, stubs, time.Now())
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *planCmd) Run(a *cli.App) error {
 	return nil
 }
 
-func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error) {
+func (c *Plan) stubs(def *saga.Definition) (map[string]json.RawMessage, error) {
 	given, err := cli.Pairs("--stub", c.Stub)
 	if err != nil {
 		return nil, err
@@ -73,37 +73,6 @@ func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error
 		stubs[path] = json.RawMessage(text)
 	}
 	return stubs, nil
-}
-
-// beginning reads the options of a local start.
-func beginning(a *cli.App, input, varsFile string, varArgs []string) (saga.StartOptions, error) {
-	o := saga.StartOptions{Version: 1}
-	var err error
-	if o.Input, err = a.JSONArg("--input", input); err != nil {
-		return o, err
-	}
-	if o.Vars, err = config.ReadVars(varsFile, a.Variables); err != nil {
-		return o, err
-	}
-	given, err := cli.Pairs("--var", varArgs)
-	if err != nil {
-		return o, err
-	}
-	for name, value := range given {
-		if o.Vars[name], err = journal.Encode(value); err != nil {
-			return o, fmt.Errorf("--var %s: %w", name, err)
-		}
-	}
-	return o, nil
-}
-
-// wrongStart returns the errors of a start.
-func wrongStart(list []saga.Finding) error {
-	lines := []string{"the saga cannot start:"}
-	for _, f := range list {
-		lines = append(lines, fmt.Sprintf("  %s: %s", strings.TrimPrefix(f.Pointer+": "+f.Code, ": "), f.Detail))
-	}
-	return cli.Exit(cli.Usage, errors.New(strings.Join(lines, "\n")))
 }
 
 // printPlan prints a plan for people.

@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"recourse/internal/story"
 )
 
-// verdict is the output of verify with -o json.
-type verdict struct {
+// Verdict is the output of verify with -o json.
+type Verdict struct {
 	OK         bool         `json:"ok"` // there is no violation
 	Sagas      int          `json:"sagas"`
 	Records    int          `json:"records"`
@@ -44,8 +44,8 @@ type checkedRow struct {
 }
 
 // report prints the findings and the checks, and fails if there is a violation.
-func (v *verifying) report() error {
-	r := v.verdict()
+func (v *check) report() error {
+	r := v.result()
 	if v.cmd.Machine() {
 		if err := v.app.Encode(r); err != nil {
 			return err
@@ -63,8 +63,8 @@ func (v *verifying) report() error {
 	return nil
 }
 
-func (v *verifying) verdict() verdict {
-	r := verdict{Violations: []violation{}, Checked: []checkedRow{}, NotChecked: []checkedRow{}, Missing: []*missing{}, Moving: v.moving}
+func (v *check) result() Verdict {
+	r := Verdict{Violations: []violation{}, Checked: []checkedRow{}, NotChecked: []checkedRow{}, Missing: []*missing{}, Moving: v.moving}
 	for _, f := range v.checker.End() {
 		one := violation{Seq: f.Seq, Invariant: f.N, Text: f.Text}
 		if !f.Saga.IsNil() {
@@ -102,7 +102,7 @@ var flagged = strings.NewReplacer(
 	"the secrets to search for", "the secrets to search for (--canaries)",
 )
 
-func (v *verifying) text(r verdict) {
+func (v *check) text(r Verdict) {
 	a := v.app
 	for _, f := range r.Violations {
 		a.Printf("%s\n", story.Paint(f.String(), story.Bad, a.Colour))
@@ -141,7 +141,7 @@ func rows(a *cli.App, title string, list []checkedRow) {
 }
 
 // notes prints what was not checked, and how to check it.
-func (v *verifying) notes(r verdict) {
+func (v *check) notes(r Verdict) {
 	a := v.app
 	for _, m := range r.Missing {
 		why := m.Why
