@@ -3,12 +3,12 @@
 //
 // # A bug is a patch
 //
-// patches/NAME.patch is one bug. It begins with a sentence that says what the bug does, which
-// docs/reliability.md quotes. Then follows a unified
-// diff from the root of the module. `git apply` applies it, and `git diff -U2` writes it. Here a
-// patch is found by its lines alone: its line numbers do not matter, but its context and the lines
-// that it removes must stand at exactly one place of the file. TestPatches checks this for all
-// patches whenever the code changes.
+// patches/NAME.patch is one bug. Its first line says what the bug does; docs/reliability.md quotes
+// it. Its second line says which check detects the bug, and quotes a part of the violation;
+// `make mutants` fails if no such violation occurs. After an empty line follows a unified diff from
+// the root of the module, as `git diff -U2` writes and `git apply` applies it. Its line numbers do
+// not matter: its context and the lines that it removes must be in exactly one place of the file.
+// TestPatches checks that each patch applies to the present code.
 //
 // # All bugs in one program
 //

@@ -3,6 +3,7 @@ package mutant
 import (
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -21,7 +22,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// The table in docs/reliability.md has a row for each patch, with its sentence.
+// docs/reliability.md has a table with a row for each patch, and names bugs in the rows of the
+// invariants that detect them.
 func TestDocs(t *testing.T) {
 	all, err := All()
 	if err != nil {
@@ -31,24 +33,29 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(text), "\n| bug | effect | first seed | of 200 |\n")
-	if !ok {
-		t.Fatal("docs/reliability.md has no table of deliberate bugs")
+	effects, invariants := make(map[string]string), make(map[string][]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (.*?) \\| *\\d+ \\| *\\d+ \\|$").FindAllStringSubmatch(string(text), -1) {
+		effects[row[1]] = row[2]
 	}
-	section, _, _ = strings.Cut(section, "\n\n")
-	documented := make(map[string]string)
-	for _, row := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| (.*?) \\|").FindAllStringSubmatch(section, -1) {
-		documented[row[1]] = row[2]
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| .*`).FindAllStringSubmatch(string(text), -1) {
+		for _, quoted := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(row[0], -1) {
+			invariants[quoted[1]] = append(invariants[quoted[1]], row[1])
+		}
 	}
 	for _, m := range all {
 		first, size := utf8.DecodeRuneInString(m.Effect)
 		want := string(unicode.ToLower(first)) + strings.TrimSuffix(m.Effect[size:], ".")
-		if got := documented[m.Name]; got != want {
+		if got := effects[m.Name]; got != want {
 			t.Errorf("docs/reliability.md says of the bug %s %q, its patch says %q", m.Name, got, want)
 		}
-		delete(documented, m.Name)
+		delete(effects, m.Name)
+		for _, number := range invariants[m.Name] {
+			if m.Invariant != 0 && number != strconv.Itoa(m.Invariant) {
+				t.Errorf("docs/reliability.md says that invariant %s detects the bug %s, its patch says %d", number, m.Name, m.Invariant)
+			}
+		}
 	}
-	for name := range documented {
+	for name := range effects {
 		t.Errorf("docs/reliability.md has a row for the bug %s, which has no patch", name)
 	}
 }
@@ -75,6 +82,7 @@ func three() { fmt.Println("a") }
 // patch returns the patch of a bug with two changes, as `git diff` writes it.
 func patch(edits ...string) string {
 	return strings.NewReplacer(edits...).Replace(`Two bugs in one.
+Detected by invariant 4: ` + "`without an intent`" + `
 
 diff --git a/p/p.go b/p/p.go
 index 1c199e4..108634f 100644
@@ -152,8 +160,10 @@ func three() { fmt.Println("a") }
 
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"no diff":              {"A bug.\n", "there is no line that begins with `--- a/`"},
+		"no diff":              {"A bug.\n", "there is no empty line before the diff"},
 		"no sentence":          {patch("Two bugs in one.", "Two bugs"), "the first line is not a sentence"},
+		"no check":             {patch("Detected by", "Noticed by"), "the second line is not"},
+		"not only a check":     {patch("intent`\n", "intent`\nand more\n"), "the second line is not"},
 		"two files":            {patch("+++ b/p/p.go", "+++ b/p/q.go"), "is not followed by"},
 		"no hunks":             {patch("@@ -", "@ -"), "instead of `@@"},
 		"no counts":            {patch("@@ -1,2", "@@ -1"), "does not begin with"},

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -82,12 +81,11 @@ func overlay(root fs.FS, mutants []Mutant) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	names := make([]string, len(mutants))
-	for i, m := range mutants {
-		names[i] = m.Name
+	bugs := []byte("package active\n\nvar Bugs = []Bug{\n")
+	for _, m := range mutants {
+		bugs = fmt.Appendf(bugs, "\t{Name: %q, Invariant: %d, Text: %q},\n", m.Name, m.Invariant, m.Text)
 	}
-	slices.Sort(names)
-	files[home+"/active/names.go"] = fmt.Appendf(nil, "package active\n\nvar Names = %#v\n", names)
+	files[home+"/active/bugs.go"] = append(bugs, "}\n"...)
 	return files, nil
 }
 

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
+
+	"recourse/internal/test/mutant/active"
 )
 
 //go:embed patches
@@ -14,10 +17,13 @@ var patches embed.FS
 
 // A Mutant is a deliberate bug.
 type Mutant struct {
-	Name   string // of the patch, without .patch
-	Effect string // the sentence that says what the bug does
-	edits  []edit
+	active.Bug        // its name is that of the patch, without .patch
+	Effect     string // the sentence that says what the bug does
+	edits      []edit
 }
+
+// detection is the second line of a patch.
+var detection = regexp.MustCompile("^Detected by (?:invariant ([1-9][0-9]*)|the simulator): `(.+)`$")
 
 // edit is what a patch changes in one file.
 type edit struct {
@@ -74,108 +80,31 @@ func parse(file, text string) (Mutant, error) {
 	if !ok {
 		return Mutant{}, errors.New("the name of a patch ends in .patch")
 	}
-	head, rest, ok := strings.Cut(text, "\n--- ")
+	head, rest, ok := strings.Cut(text, "\n\n")
 	if !ok {
-		return Mutant{}, errors.New("there is no line that begins with `--- a/`")
+		return Mutant{}, errors.New("there is no empty line before the diff")
 	}
-	m := Mutant{Name: name}
-	if m.Effect, _, _ = strings.Cut(head, "\n"); !strings.HasSuffix(m.Effect, ".") {
+	m := Mutant{Bug: active.Bug{Name: name}}
+	m.Effect, head, _ = strings.Cut(head, "\n")
+	if !strings.HasSuffix(m.Effect, ".") {
 		return Mutant{}, errors.New("the first line is not a sentence that says what the bug does")
 	}
-	d := diff{lines: strings.Split(strings.TrimSuffix("--- "+rest, "\n"), "\n")}
-	for len(d.lines) > 0 {
+	by := detection.FindStringSubmatch(head)
+	if by == nil {
+		return Mutant{}, errors.New("the second line is not \"Detected by invariant N: `TEXT`\" or \"Detected by the simulator: `TEXT`\"")
+	}
+	m.Invariant, _ = strconv.Atoi(by[1]) // "": none
+	m.Text = by[2]
+	d := newDiff(rest)
+	for {
 		e, err := d.edit()
 		if err != nil {
 			return Mutant{}, err
 		}
-		m.edits = append(m.edits, e)
-	}
-	return m, nil
-}
-
-// diff has the lines that are still to be read.
-type diff struct{ lines []string }
-
-// take returns the next line without its prefix, if it has the prefix.
-func (d *diff) take(prefix string) (rest string, ok bool) {
-	if len(d.lines) == 0 {
-		return "", false
-	}
-	if rest, ok = strings.CutPrefix(d.lines[0], prefix); ok {
-		d.lines = d.lines[1:]
-	}
-	return rest, ok
-}
-
-// unexpected is the error for the next line.
-func (d *diff) unexpected(want string) error {
-	got := "the end"
-	if len(d.lines) > 0 {
-		got = strconv.Quote(d.lines[0])
-	}
-	return fmt.Errorf("%s instead of %s", got, want)
-}
-
-// edit reads the changes of one file.
-func (d *diff) edit() (e edit, err error) {
-	for d.ignored("diff ") || d.ignored("index ") {
-	}
-	var ok bool
-	if e.file, ok = d.take("--- a/"); !ok {
-		return edit{}, d.unexpected("`--- a/FILE`")
-	}
-	if same, ok := d.take("+++ b/"); !ok || same != e.file {
-		return edit{}, fmt.Errorf("`--- a/%s` is not followed by `+++ b/%[1]s`", e.file)
-	}
-	for {
-		numbers, ok := d.take("@@ ")
-		if !ok {
-			break
-		}
-		h, err := d.hunk(numbers)
-		if err != nil {
-			return edit{}, fmt.Errorf("the part %q: %w", "@@ "+numbers, err)
-		}
-		e.hunks = append(e.hunks, h)
-	}
-	if e.hunks == nil {
-		return edit{}, d.unexpected("`@@ -LINE,COUNT +LINE,COUNT @@`")
-	}
-	return e, nil
-}
-
-func (d *diff) ignored(prefix string) bool {
-	_, ok := d.take(prefix)
-	return ok
-}
-
-// hunk reads as many lines as its first line says. Only the line numbers are ignored.
-func (d *diff) hunk(numbers string) (h hunk, err error) {
-	var at, before, after int
-	if n, _ := fmt.Sscanf(numbers, "-%d,%d +%d,%d @@", &at, &before, &at, &after); n != 4 {
-		return hunk{}, errors.New("it does not begin with `@@ -LINE,COUNT +LINE,COUNT @@`")
-	}
-	var old, changed strings.Builder
-	for before > 0 || after > 0 {
-		if line, ok := d.take("-"); ok {
-			old.WriteString(line + "\n")
-			before--
-		} else if line, ok := d.take("+"); ok {
-			changed.WriteString(line + "\n")
-			after--
-		} else if line, ok := d.take(" "); ok || len(d.lines) > 0 && d.lines[0] == "" && d.ignored("") {
-			old.WriteString(line + "\n")
-			changed.WriteString(line + "\n")
-			before--
-			after--
-		} else {
-			return hunk{}, d.unexpected("a line that begins with ` `, `-` or `+`: the counts do not fit the lines")
+		if m.edits = append(m.edits, e); len(d.lines) == 0 {
+			return m, nil
 		}
 	}
-	if before != 0 || after != 0 {
-		return hunk{}, errors.New("the counts do not fit the lines")
-	}
-	return hunk{old: old.String(), new: changed.String()}, nil
 }
 
 // apply returns the text of the edit's file with the bug.

@@ -1,5 +1,0 @@
-package active
-
-// Names lists the bugs that the program was built with. The overlay of package mutant replaces this
-// file.
-var Names []string
