@@ -42,7 +42,7 @@ build: ## build bin/recourse, and bin/world for playing with it
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
 # detector has nothing to find in their tests, and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/dsl saga/expr internal/test/sim
+UNRACED := compensation idempotency retry saga saga/machine saga/dsl saga/expr internal/test/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core
 # idles.
 LONGEST := internal/test/crash cmd/recourse internal/test/browser internal/test/examples api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
@@ -68,7 +68,7 @@ FLAKY_PKGS ?= ./...
 flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that failed
 	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED))" $(FLAKY_PKGS)
 
-MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./api
+MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./saga/machine ./api
 # Of api the files that say who may do what, and what a person's decision does: all of them would
 # take a day.
 MUTATED_OF_API := auth guard commands approve resolve
@@ -90,7 +90,7 @@ PROVE_SEEDS ?= 100000
 prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI runs a smaller one
 	$(MAKE) --no-print-directory sim SEEDS=$(PROVE_SEEDS)
 	$(MAKE) --no-print-directory mutants
-	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga
+	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga/machine
 	$(MAKE) --no-print-directory crash
 	RECOURSE_LARGE_ANSWERS=256 $(PG) $(GO) test -v -count 1 -timeout 1h -run 'TestManyLargeAnswers' ./internal/test/crash
 	$(MAKE) --no-print-directory fuzz

@@ -8,6 +8,7 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const (
@@ -88,7 +89,7 @@ func TestUsedActions(t *testing.T) {
 		for version, currency := range map[string]string{"v1": "USD", "v2": "EUR"} {
 			id := x.do("POST", "/v1/sagas", `{"definition": "paying", "version": "`+version+`", "input": {"sum": 19.10, "fail": true}}`).want(201).saga().ID
 			x.until(id, is(saga.Compensated))
-			var steps page[saga.StepView]
+			var steps page[machine.StepView]
 			x.do("GET", "/v1/sagas/"+id+"/steps", "").want(200).into(&steps)
 			s := steps.Data[0]
 			if s.Kind != "http" || s.Use != "charge@"+version[1:] || !strings.Contains(string(s.Input), currency) || len(s.Attempts) != 2 || s.Attempts[1].Way != journal.Undo {

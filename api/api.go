@@ -14,6 +14,7 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 	"recourse/trigger"
 )
 
@@ -23,7 +24,7 @@ type Engine interface {
 	// ends on this node, until Stop is called. Errors: saga.ErrBusy; saga.ErrUnavailable;
 	// journal.ErrStartKey and journal.ErrUnique, with the id of the existing saga;
 	// journal.ErrNotNewest; the error of ctx if it is unknown whether the saga was started.
-	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
+	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
 	// Send stores a message for a saga. Error: journal.ErrNotFound.
 	Send(ctx context.Context, m journal.Message) error
 	// Watch returns a channel that receives a value after a saga's journal may have grown. It only

@@ -12,6 +12,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // approve serves POST /v1/sagas/{id}/steps/{path}/approve.
@@ -51,7 +52,7 @@ func (s *server) decide(c echo.Context, do string) error {
 	if !done {
 		status = http.StatusAccepted
 	}
-	views, err := saga.Steps(l.m, l.records)
+	views, err := machine.Steps(l.m, l.records)
 	if err != nil {
 		return err
 	}
@@ -70,11 +71,11 @@ func (o *object) comment() string {
 // hasStep returns a problem unless the saga has the step. A step in a loop exists from the start of
 // its iteration.
 func (l *live) hasStep(path string) error {
-	views, err := saga.Steps(l.m, nil)
+	views, err := machine.Steps(l.m, nil)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(views, func(v saga.StepView) bool { return v.Path == path }) {
+	if !slices.ContainsFunc(views, func(v machine.StepView) bool { return v.Path == path }) {
 		return noStep(path).of(l.id)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // payDef asks for approval before it pays.
@@ -33,10 +34,10 @@ output: ${steps.ok.output}
 `
 
 // asked starts a saga and waits for its inbox entry.
-func asked(x *fixture, start string, n int) (saga.View, []inboxEntry) {
+func asked(x *fixture, start string, n int) (machine.View, []inboxEntry) {
 	x.t.Helper()
 	id := x.do("POST", "/v1/sagas", start).want(201).saga().ID
-	v := x.until(id, func(v saga.View) bool { return len(v.Open) == n })
+	v := x.until(id, func(v machine.View) bool { return len(v.Open) == n })
 	var list page[inboxEntry]
 	x.do("GET", "/v1/inbox?kind=approval&saga="+id, "").want(200).into(&list)
 	if len(list.Data) != n {
@@ -86,9 +87,9 @@ func TestApprove(t *testing.T) {
 			t.Errorf("refused decisions left something behind: %s", d)
 		}
 		a := x.do("POST", path, body, header{"Idempotency-Key", "k"}).want(200)
-		var step saga.StepView
+		var step machine.StepView
 		a.into(&step)
-		if want := `"data":{"limit":12.50,"note":"none"}`; step.Status != saga.StepSucceeded || !strings.Contains(string(step.Output), want) {
+		if want := `"data":{"limit":12.50,"note":"none"}`; step.Status != machine.StepSucceeded || !strings.Contains(string(step.Output), want) {
 			t.Errorf("step %s", a.Body)
 		}
 		if again := x.do("POST", path, body, header{"Idempotency-Key", "k"}).want(200); again.Header.Get(replayHeader) != "true" || string(again.Body) != string(a.Body) {
@@ -122,9 +123,9 @@ func TestReject(t *testing.T) {
 	v, _ := asked(x, `{"definition": "payout", "input": {"amount": 1}}`, 1)
 	path := "/v1/sagas/" + v.ID + "/steps/ok/reject"
 	x.do("POST", path, `{"shown": "00"}`).problem(409, "stale")
-	var step saga.StepView
+	var step machine.StepView
 	x.do("POST", path, `{"comment": "no", "data": {"why": 1}}`).want(200).into(&step)
-	if step.Status != saga.StepFailed || step.Error == nil || step.Error.Code != "rejected" || step.Error.Detail != "no" {
+	if step.Status != machine.StepFailed || step.Error == nil || step.Error.Code != "rejected" || step.Error.Detail != "no" {
 		t.Errorf("step %+v", step)
 	}
 	end := x.until(v.ID, is(saga.Compensated))
@@ -261,7 +262,7 @@ func TestDecideAtOnce(t *testing.T) {
 			for i, a := range answers {
 				statuses[i] = a.Status
 			}
-			end := x.until(v.ID, func(v saga.View) bool { return v.Status.Terminal() })
+			end := x.until(v.ID, func(v machine.View) bool { return v.Status.Terminal() })
 			want := [4]int{200, 409, 200, 409}
 			if end.Status != saga.Succeeded {
 				want = [4]int{409, 200, 409, 200}
@@ -297,7 +298,7 @@ steps:
 		other := entries[(i+1)%3]
 		x.do("POST", at, fmt.Sprintf(`{"shown": %q}`, other.ShownHash)).problem(409, "stale")
 		x.do("POST", "/v1/sagas/"+v.ID+"/steps/pages[9].ok/approve", fmt.Sprintf(`{"shown": %q}`, e.ShownHash)).problem(404, "step_not_found")
-		var step saga.StepView
+		var step machine.StepView
 		x.do("POST", at, fmt.Sprintf(`{"shown": %q}`, e.ShownHash)).want(200).into(&step)
 		if step.Path != e.Path {
 			t.Errorf("step %+v", step)
@@ -331,9 +332,9 @@ func TestDecisionNotReadInTime(t *testing.T) {
 	cfg.Engine = silent{cfg.Engine}
 	y := *x
 	y.url = serve(t, cfg)
-	var step saga.StepView
+	var step machine.StepView
 	y.do("POST", "/v1/sagas/"+v.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)).want(202).into(&step)
-	if step.Status != saga.StepWaiting {
+	if step.Status != machine.StepWaiting {
 		t.Errorf("step %+v", step)
 	}
 }
@@ -387,7 +388,7 @@ func TestSignal(t *testing.T) {
 			t.Errorf("refused signals left something behind: %s", d)
 		}
 		x.do("POST", "/v1/sagas/"+v.ID+"/steps/nap/approve", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)).want(200)
-		x.until(v.ID, func(v saga.View) bool { return v.WakeAt != nil }) // the second waits
+		x.until(v.ID, func(v machine.View) bool { return v.WakeAt != nil }) // the second waits
 		x.do("POST", strings.Replace(path, "com.shop.paid", "com%2Eshop%2Epaid", 1), ``).want(202)
 		end := x.until(v.ID, is(saga.Succeeded))
 		if want := `[{"n":9007199254740993},null]`; string(end.Output) != want {

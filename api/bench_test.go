@@ -12,19 +12,20 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // prompt is an engine whose sagas end as soon as they start.
 type prompt struct {
 	Engine
 	id uuid.UUID
-	m  *saga.Machine
+	m  *machine.Machine
 }
 
-func (p prompt) Start(context.Context, *saga.Definition, journal.Start, saga.StartedData, bool) (saga.Begun, error) {
-	ended := make(chan *saga.Machine, 1)
+func (p prompt) Start(context.Context, *saga.Definition, journal.Start, saga.StartedData, bool) (machine.Begun, error) {
+	ended := make(chan *machine.Machine, 1)
 	ended <- p.m
-	return saga.Begun{ID: p.id, Ended: ended, Stop: func() {}}, nil
+	return machine.Begun{ID: p.id, Ended: ended, Stop: func() {}}, nil
 }
 
 // discard is a connection that nobody reads.

@@ -13,6 +13,7 @@ import (
 	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // askDef ends in the inbox if the response to its charge is lost.
@@ -42,7 +43,7 @@ output: {charge: "${steps.charge.output.id}"}
 `
 
 // doubtful starts a saga whose charge took effect, but whose response was lost.
-func doubtful(x *fixture) (saga.View, inboxEntry) {
+func doubtful(x *fixture) (machine.View, inboxEntry) {
 	x.t.Helper()
 	x.publish(askDef)
 	if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay/charges"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
@@ -75,9 +76,9 @@ func TestResolveSucceeded(t *testing.T) {
 		x.do("POST", path, body, header{"If-Match", `"soon"`}).problem(412, "changed")
 		key := header{"Idempotency-Key", "resolve-1"}
 		a := x.do("POST", path, body, header{"If-Match", `"` + e.ETag + `"`}, key).want(200)
-		var step saga.StepView
+		var step machine.StepView
 		a.into(&step)
-		if step.Path != "charge" || step.Status != saga.StepSucceeded || !strings.Contains(string(step.Output), "12.50") {
+		if step.Path != "charge" || step.Status != machine.StepSucceeded || !strings.Contains(string(step.Output), "12.50") {
 			t.Errorf("step %s", a.Body)
 		}
 		end := x.until(v.ID, is(saga.Succeeded))
@@ -160,7 +161,7 @@ func TestRetryInDoubt(t *testing.T) {
 	if got := x.world.Ledger().Key(e.Key); len(got.Requests()) != 2 || len(got.Effects()) != 1 {
 		t.Errorf("%d requests, %d effects; want 2 and 1", len(got.Requests()), len(got.Effects()))
 	}
-	var step saga.StepView
+	var step machine.StepView
 	x.do("GET", "/v1/sagas/"+v.ID+"/steps/charge", "").want(200).into(&step)
 	if len(step.Attempts) != 2 || step.Attempts[0].Class != journal.InDoubt || step.Attempts[1].Class != journal.Succeeded || step.Attempts[0].Key != step.Attempts[1].Key {
 		t.Errorf("attempts %+v", step.Attempts)
@@ -244,7 +245,7 @@ func TestCancelAgainstCompletion(t *testing.T) {
 		wg.Go(func() {
 			id := x.do("POST", "/v1/sagas", `{"definition": "order", "input": {"amount": 1}}`).want(201).saga().ID
 			a := x.do("POST", "/v1/sagas/"+id+"/cancel", "")
-			end := x.until(id, func(v saga.View) bool { return v.Status.Terminal() })
+			end := x.until(id, func(v machine.View) bool { return v.Status.Terminal() })
 			switch {
 			case a.Status == 202 && end.Status == saga.Succeeded:
 				t.Errorf("an acknowledged cancel ended as succeeded")
@@ -279,7 +280,7 @@ func TestPatch(t *testing.T) {
 		x.do("PATCH", path, `{"budget": "0.01 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
 		x.do("PATCH", path, `{"budget": {"amount": "8.00"}}`, header{"If-Match", "*"}).want(200)
 		x.do("PATCH", path, `{"budget": "8.00 EUR"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
-		var found page[saga.View]
+		var found page[machine.View]
 		x.do("GET", "/v1/sagas?label.c=3", "").want(200).into(&found)
 		if len(found.Data) != 1 || found.Data[0].ID != v.ID {
 			t.Errorf("list by the new label: %+v", found)
@@ -392,7 +393,7 @@ func TestDeleteChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: doc.Version})
+		data, _, wrong := machine.Begin(def, machine.StartOptions{Version: doc.Version})
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
@@ -431,12 +432,12 @@ func TestDelete(t *testing.T) {
 func TestSteps(t *testing.T) {
 	x := newFixture(t)
 	v, _ := doubtful(x)
-	var list page[saga.StepView]
+	var list page[machine.StepView]
 	x.do("GET", "/v1/sagas/"+v.ID+"/steps", "").want(200).into(&list)
 	var got []string
 	for _, s := range list.Data {
 		got = append(got, s.Path+" "+string(s.Status))
-		var one saga.StepView
+		var one machine.StepView
 		x.do("GET", "/v1/sagas/"+v.ID+"/steps/"+url.PathEscape(s.Path), "").want(200).into(&one)
 		if d := cmp.Diff(s, one); d != "" {
 			t.Error(d)

@@ -13,6 +13,7 @@ import (
 
 	"recourse/catalog"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const first, second = "saga: doc\nsteps:\n  - {id: a, set: 1}\n", "saga: doc\nsteps:\n  - {id: a, set: 2}\n"
@@ -265,7 +266,7 @@ func TestPlan(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(askDef)
 		before := x.dump()
-		var p saga.Plan
+		var p machine.Plan
 		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {"amount": 19.10}, "stubs": {"label": {"id": "lb_1"}, "charge": {"id": "ch_7"}}}`).want(200).into(&p)
 		var got []string
 		for _, s := range p.Steps {

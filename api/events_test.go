@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type acceptedEvents struct{ Accepted []acceptedEvent }
@@ -36,7 +37,7 @@ func TestEventsStart(t *testing.T) {
 			t.Fatalf("%+v", first)
 		}
 		id := first[0].Started[0].Saga
-		var v saga.View
+		var v machine.View
 		x.do("GET", "/v1/sagas/"+id, "", header{"Prefer", "wait=10"}).want(200).into(&v)
 		if v.Status != saga.Succeeded || string(v.Output) != `{"order":9007199254740993,"by":"/shop"}` && string(v.Output) != `{"by":"/shop","order":9007199254740993}` {
 			t.Errorf("%s %s", v.Status, v.Output)
@@ -87,7 +88,7 @@ func (x *fixture) count(definition string) int {
 func TestEventsReachSagas(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.do("PUT", "/v1/definitions/waits", "saga: waits\nsteps:\n  - {id: a, signal: shop.order.paid}\n  - {id: b, signal: shop.order.paid}\noutput: ['${steps.a.output}', '${steps.b.output}']\n").want(201)
-		var v saga.View
+		var v machine.View
 		x.do("POST", "/v1/sagas", `{"definition":"waits"}`).want(201).into(&v)
 		subject := `,"subject":"` + v.ID + `"`
 		for _, tt := range []struct {
@@ -176,7 +177,7 @@ func TestOutboxMetrics(t *testing.T) {
 		c.OutboxStats = func() []OutboxStats { return []OutboxStats{{Sink: "audit", Delivered: 3, Failed: 2, Dropped: 1}} }
 	})
 	x.do("PUT", "/v1/definitions/tells", "saga: tells\nsteps:\n  - {id: a, emit: com.shop.x, to: [audit, crm]}\n").want(201)
-	var v saga.View
+	var v machine.View
 	x.do("POST", "/v1/sagas", `{"definition":"tells"}`, header{"Prefer", "wait=10"}).want(201).into(&v)
 	page := string(x.do("GET", "/metrics", "").want(200).Body)
 	for _, want := range []string{`recourse_outbox_events{sink="audit"} 1`, `recourse_outbox_events{sink="crm"} 1`, `recourse_outbox_oldest_seconds{sink="crm"} `,

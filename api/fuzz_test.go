@@ -23,6 +23,7 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 const waiter = `saga: waiter
@@ -74,7 +75,7 @@ func fuzzed(tb testing.TB) (http.Handler, []string) {
 	var ids []string
 	for n, want := range []saga.Status{saga.Stuck, saga.Waiting, saga.Succeeded} {
 		w := serveOne(h, "POST", "/v1/sagas", fmt.Appendf(nil, `{"definition":"waiter","input":{"n":%d}}`, n+1), nil)
-		var v saga.View
+		var v machine.View
 		for deadline := time.Now().Add(time.Minute); v.Status != want; w = serveOne(h, "GET", "/v1/sagas/"+v.ID, nil, nil) {
 			if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || time.Now().After(deadline) {
 				tb.Fatalf("saga %d is not %s: %s", n+1, want, w.Body)

@@ -29,6 +29,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/kinds"
 	httpclient "recourse/saga/kinds/http/client"
+	"recourse/saga/machine"
 )
 
 // contractRouter finds routes of the contract, and checks requests and responses against it.
@@ -301,9 +302,9 @@ func (a *answer) into(v any) {
 	}
 }
 
-func (a *answer) saga() saga.View {
+func (a *answer) saga() machine.View {
 	a.t.Helper()
-	var v saga.View
+	var v machine.View
 	a.into(&v)
 	return v
 }
@@ -318,7 +319,7 @@ func (x *fixture) publish(source string) {
 }
 
 // until reads a saga until the condition is true, or fails.
-func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
+func (x *fixture) until(id string, holds func(machine.View) bool) machine.View {
 	x.t.Helper()
 	tag := ""
 	for range 100 {
@@ -343,11 +344,11 @@ func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
 		}
 	}
 	x.t.Fatalf("saga %s does not get there", id)
-	return saga.View{}
+	return machine.View{}
 }
 
-func is(status saga.Status) func(saga.View) bool {
-	return func(v saga.View) bool { return v.Status == status }
+func is(status saga.Status) func(machine.View) bool {
+	return func(v machine.View) bool { return v.Status == status }
 }
 
 // dump is everything that the store holds, as text.

@@ -7,6 +7,7 @@ import (
 	"recourse/catalog"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // Hostile input that would change the target of a request makes the saga fail, and nothing is sent.
@@ -56,7 +57,7 @@ func TestForbiddenTargets(t *testing.T) {
 		if v.Status != saga.Compensated || v.Reason == nil || v.Reason.Step != "a" {
 			t.Errorf("%s ended as %s: %+v", host, v.Status, v.Reason)
 		}
-		var step saga.StepView
+		var step machine.StepView
 		if x.do("GET", "/v1/sagas/"+v.ID+"/steps/a", "").want(200).into(&step); step.Error == nil || step.Error.Code != "egress_denied" {
 			t.Errorf("%s: %+v", host, step.Error)
 		}
@@ -108,7 +109,7 @@ func TestUnusableDefinition(t *testing.T) {
 	y.do("POST", "/v1/sagas", `{"definition": "nap"}`).problem(503, "definition_unusable")
 	y.do("GET", "/v1/sagas/"+id+"/journal", "").want(200)
 	y.do("GET", "/v1/definitions/nap", "").want(200)
-	var list page[saga.View]
+	var list page[machine.View]
 	if y.do("GET", "/v1/sagas", "").want(200).into(&list); len(list.Data) != 1 {
 		t.Errorf("%+v", list)
 	}

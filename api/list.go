@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // statuses are the values of the status filter.
@@ -30,7 +31,7 @@ const (
 
 // sagaPage is a page of GET /v1/sagas.
 type sagaPage struct {
-	page[saga.View]
+	page[machine.View]
 	// LookedBackTo is the time at which the scan limit ended the page. Older sagas were not
 	// scanned.
 	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"`
@@ -71,7 +72,7 @@ func (s *server) listSagas(c echo.Context) error {
 		return err
 	}
 	if isName(f.Text) { // the first stage has listed them
-		p.Data = slices.DeleteFunc(p.Data, func(v saga.View) bool { return strings.HasPrefix(v.ID, strings.ToLower(f.Text)) })
+		p.Data = slices.DeleteFunc(p.Data, func(v machine.View) bool { return strings.HasPrefix(v.ID, strings.ToLower(f.Text)) })
 	}
 	return reply(c, http.StatusOK, p)
 }
@@ -84,13 +85,13 @@ func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (
 	if err != nil {
 		return p, err
 	}
-	views := make([]saga.View, len(list.Heads))
+	views := make([]machine.View, len(list.Heads))
 	for i, h := range list.Heads {
 		if views[i], err = headView(h); err != nil {
 			return p, err
 		}
 	}
-	p.page = cut(views, limit, func(last saga.View) string { return pack("sagas", stage, last.ID) })
+	p.page = cut(views, limit, func(last machine.View) string { return pack("sagas", stage, last.ID) })
 	if !list.ScannedTo.IsNil() {
 		p.Next, p.LookedBackTo = pack("sagas", stage, list.ScannedTo.String()), instant(journal.IDTime(list.ScannedTo))
 	}

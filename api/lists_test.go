@@ -21,6 +21,7 @@ import (
 	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // walk follows a list's cursors to its end.
@@ -50,7 +51,7 @@ func walk[T any](x *fixture, path string, limit int) []T {
 	}
 }
 
-func ids(list []saga.View) []string {
+func ids(list []machine.View) []string {
 	var out []string
 	for _, v := range list {
 		out = append(out, v.ID)
@@ -75,7 +76,7 @@ func TestListSagas(t *testing.T) {
 			want = append([]string{v.ID}, want...)
 		}
 		for _, limit := range []int{1, 2, 3, 7, 200} {
-			if d := cmp.Diff(want, ids(walk[saga.View](x, "/v1/sagas", limit))); d != "" {
+			if d := cmp.Diff(want, ids(walk[machine.View](x, "/v1/sagas", limit))); d != "" {
 				t.Errorf("limit %d: %s", limit, d)
 			}
 		}
@@ -103,7 +104,7 @@ func TestListSagas(t *testing.T) {
 			{"?started_after=" + url.QueryEscape(created.Add(-time.Hour).In(time.FixedZone("", 3600)).Format(time.RFC3339)), want},
 		}
 		for _, tt := range tests {
-			if d := cmp.Diff(tt.want, ids(walk[saga.View](x, "/v1/sagas"+tt.query, 2))); d != "" {
+			if d := cmp.Diff(tt.want, ids(walk[machine.View](x, "/v1/sagas"+tt.query, 2))); d != "" {
 				t.Errorf("%s: %s", tt.query, d)
 			}
 		}
@@ -134,7 +135,7 @@ func TestListLooksBack(t *testing.T) {
 				t.Errorf("the first page is %+v, want nothing, back to %s", p, want)
 			}
 			for query, want := range map[string][]string{"?q=gold": all[6:7], "?q=GOLD&status=waiting,running": all[6:7], "?q=silver": append(all[:6:6], all[7]), "?q=zebra": nil} {
-				if d := cmp.Diff(want, ids(walk[saga.View](x, "/v1/sagas"+query, 2))); d != "" {
+				if d := cmp.Diff(want, ids(walk[machine.View](x, "/v1/sagas"+query, 2))); d != "" {
 					t.Errorf("%s: %s", query, d)
 				}
 			}
@@ -163,15 +164,15 @@ func TestListByIDAndText(t *testing.T) {
 		second, third := start(first), start("run "+first)
 		x.do("PATCH", "/v1/sagas/"+first, fmt.Sprintf(`{"labels": {"of": %q}}`, first), header{"If-Match", "*"}).want(200)
 		for _, limit := range []int{1, 2, 50} {
-			got := ids(walk[saga.View](x, "/v1/sagas?q="+strings.ToUpper(first), limit))
+			got := ids(walk[machine.View](x, "/v1/sagas?q="+strings.ToUpper(first), limit))
 			if d := cmp.Diff([]string{first, third, second}, got); d != "" {
 				t.Errorf("limit %d: %s", limit, d)
 			}
 		}
-		if got := ids(walk[saga.View](x, "/v1/sagas?q="+first+"&label.of="+first, 50)); !slices.Equal(got, []string{first, second}) {
+		if got := ids(walk[machine.View](x, "/v1/sagas?q="+first+"&label.of="+first, 50)); !slices.Equal(got, []string{first, second}) {
 			t.Errorf("with a label: %v", got)
 		}
-		if got := walk[saga.View](x, "/v1/sagas?q="+first[:7], 50); len(got) != 3 { // every saga has it as a label
+		if got := walk[machine.View](x, "/v1/sagas?q="+first[:7], 50); len(got) != 3 { // every saga has it as a label
 			t.Errorf("%d sagas by 7 characters, want 3", len(got))
 		}
 	})
@@ -183,11 +184,11 @@ func TestListShowsTheSaga(t *testing.T) {
 		id := finished(x)
 		want := x.do("GET", "/v1/sagas/"+id, "").want(200).saga()
 		want.Input, want.Output, want.TraceID = nil, nil, ""
-		var p page[saga.View]
+		var p page[machine.View]
 		x.do("GET", "/v1/sagas", "").want(200).into(&p)
 		// The row has the time of the start, the journal the time of its first record.
 		near := cmp.Comparer(func(a, b saga.Time) bool { return a.Sub(b.Time).Abs() < time.Second })
-		if d := cmp.Diff([]saga.View{want}, p.Data, near); d != "" {
+		if d := cmp.Diff([]machine.View{want}, p.Data, near); d != "" {
 			t.Error(d)
 		}
 	})
@@ -326,7 +327,7 @@ func TestListFindsWhatIsShown(t *testing.T) {
 			"402": {refused}, "step_failed": {refused}, "DECLINED": {refused}, "charge": {refused}, "a-17": {refused}, "1005": {refused}, "gold": {refused},
 			"b-18": {paid}, "r-b-18-ü": {paid}, "99.50": {paid}, "pay": {paid, refused}, "amount": nil, "receipt": nil, "zebra": nil,
 		} {
-			if d := cmp.Diff(want, ids(walk[saga.View](x, "/v1/sagas?q="+url.QueryEscape(q), 50))); d != "" {
+			if d := cmp.Diff(want, ids(walk[machine.View](x, "/v1/sagas?q="+url.QueryEscape(q), 50))); d != "" {
 				t.Errorf("%s: %s", q, d)
 			}
 		}
@@ -353,7 +354,7 @@ func TestDoubtsAreNamed(t *testing.T) {
 		}
 		named("the answer to the start", begun.Doubts)
 		named("the saga", x.do("GET", "/v1/sagas/"+id, "").want(200).saga().Doubts)
-		list := walk[saga.View](x, "/v1/sagas?definition=remind", 50)
+		list := walk[machine.View](x, "/v1/sagas?definition=remind", 50)
 		if len(list) != 1 {
 			t.Fatalf("%d sagas", len(list))
 		}

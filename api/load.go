@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/gofrs/uuid/v5"
-
 	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // recordsPage is the number of records per read of the store.
@@ -23,7 +23,7 @@ type live struct {
 	s       *server
 	id      uuid.UUID
 	def     *saga.Definition
-	m       *saga.Machine
+	m       *machine.Machine
 	records []journal.Record
 }
 
@@ -43,11 +43,11 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 		return nil, sagaError(id, err)
 	}
 	if len(first) == 0 {
-		return nil, fmt.Errorf("saga %s: %w: it has no records", id, saga.ErrUnreadable)
+		return nil, fmt.Errorf("saga %s: %w: it has no records", id, machine.ErrUnreadable)
 	}
 	var d saga.StartedData
 	if err := json.Unmarshal(first[0].Data, &d); err != nil {
-		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
+		return nil, fmt.Errorf("saga %s: %w: %w", id, machine.ErrUnreadable, err)
 	}
 	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))
 	if errors.Is(err, journal.ErrNotFound) { // it existed when the saga started
@@ -56,7 +56,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{s: s, id: id, def: def, m: saga.New(def, id)}
+	l := &live{s: s, id: id, def: def, m: machine.New(def, id)}
 	for page := first; ; {
 		if err := l.take(page); err != nil {
 			return nil, err

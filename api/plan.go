@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // plan serves POST /v1/plan: the requests that a start would send. It sends nothing.
@@ -16,7 +17,7 @@ func (s *server) plan(c echo.Context) error {
 		return err
 	}
 	version, budget := o.version(), o.budget()
-	options := saga.StartOptions{Version: version, Input: o.raw("input"), Vars: s.cfg.Vars, Budget: budget, Labels: o.labels(false), Actor: callerOf(c).name}
+	options := machine.StartOptions{Version: version, Input: o.raw("input"), Vars: s.cfg.Vars, Budget: budget, Labels: o.labels(false), Actor: callerOf(c).name}
 	var stubs map[string]json.RawMessage
 	o.into("stubs", &stubs, "an object that maps steps' paths to their outputs")
 	def, err := s.planned(c, o, version)
@@ -37,11 +38,11 @@ func (s *server) plan(c echo.Context) error {
 	if budget != nil && budget.Currency == "" {
 		budget.Currency = def.Currency
 	}
-	data, findings := saga.BeginPlan(def, options)
+	data, findings := machine.BeginPlan(def, options)
 	if len(findings) > 0 {
 		return fail("invalid_plan", "fix the fields in `errors`: a start would be refused, too").with(findings...)
 	}
-	plan, err := saga.MakePlan(def, data, stubs, s.cfg.Engine.Now())
+	plan, err := machine.MakePlan(def, data, stubs, s.cfg.Engine.Now())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // orQuarantined runs f, which reads a saga. If f fails or panics because the saga cannot be read,
@@ -44,7 +45,7 @@ func recovered(id uuid.UUID, f func() error) (err error) {
 var errPoison = errors.New("the program panics when it reads it")
 
 func unreadable(err error) bool {
-	for _, e := range []error{saga.ErrUnusable, saga.ErrUnreadable, saga.ErrImpossible, journal.ErrBroken, errPoison} {
+	for _, e := range []error{saga.ErrUnusable, machine.ErrUnreadable, machine.ErrImpossible, journal.ErrBroken, errPoison} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -76,7 +77,7 @@ func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err erro
 
 // view returns the saga as its journal has it, and marks it as stuck if it is in quarantine, which
 // journals do not record.
-func (l *live) view(ctx context.Context) (saga.View, error) {
+func (l *live) view(ctx context.Context) (machine.View, error) {
 	v := l.m.View()
 	in, err := l.quarantined(ctx)
 	if err != nil || !in {
@@ -101,7 +102,7 @@ func (l *live) quarantined(ctx context.Context) (bool, error) {
 // wakes reports whether a refused command has its effect nevertheless: any message makes the engine
 // retry a saga in quarantine once more, and that is the purpose of `resume`.
 func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
-	var no *saga.Refusal
+	var no *machine.Refusal
 	if cmd.Kind != "resume" || !errors.As(err, &no) || no.Code != notPaused {
 		return false
 	}

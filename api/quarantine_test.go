@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // haunted is a store that, while it is closed, lets only the ghost claim sagas, and that can
@@ -119,7 +120,7 @@ func TestQuarantine(t *testing.T) {
 	}
 
 	x.do("POST", "/v1/sagas/"+id+"/resume", `{"reason":"the bug is mended"}`).want(202)
-	x.until(id, func(v saga.View) bool { return v.Status == saga.Waiting && len(v.Open) == 0 })
+	x.until(id, func(v machine.View) bool { return v.Status == saga.Waiting && len(v.Open) == 0 })
 	x.do("GET", "/v1/stats", "").want(200).into(&st)
 	if st.Quarantined != 0 {
 		t.Errorf("%d in quarantine, want none", st.Quarantined)

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // outcomes lists the outcomes that resolve a step.
@@ -45,7 +46,7 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	views, err := saga.Steps(l.m, l.records)
+	views, err := machine.Steps(l.m, l.records)
 	if err != nil {
 		return err
 	}

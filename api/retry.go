@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // retry serves POST /v1/sagas/{id}/retry. In a live saga it retries the step that needs a person;
@@ -60,7 +61,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 		return err
 	}
 	b.version = int(started.Version)
-	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(), Labels: l.m.Labels(),
+	b.options = machine.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(), Labels: l.m.Labels(),
 		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason, Traceparent: traceparent(c)}
 	begun, replayed, err := s.begin(c.Request().Context(), b)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sortedKeys lists a map's keys in order.
@@ -74,14 +75,14 @@ func (s *server) deleteSaga(c echo.Context) error {
 
 // headView returns a saga as lists show it: from its row, without input and output. The row may be
 // one step older than the journal.
-func headView(h journal.Head) (saga.View, error) {
+func headView(h journal.Head) (machine.View, error) {
 	var sum saga.Summary
 	if len(h.Summary) > 0 {
 		if err := json.Unmarshal(h.Summary, &sum); err != nil {
-			return saga.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, saga.ErrUnreadable, err)
+			return machine.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, machine.ErrUnreadable, err)
 		}
 	}
-	v := saga.View{
+	v := machine.View{
 		ID: h.ID.String(), Definition: h.Definition, Version: versionName(h.Version), SHA256: h.SHA256,
 		Status: saga.Status(h.Status), Reason: sum.Reason, Labels: h.Labels, Cost: sum.Cost, Residual: sum.Residual, Doubts: sum.Doubts,
 		CreatedAt: saga.Time{Time: h.CreatedAt}, UpdatedAt: saga.Time{Time: h.UpdatedAt}, Seq: h.Seq,

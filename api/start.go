@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // startSaga serves POST /v1/sagas.
@@ -45,7 +46,7 @@ func (s *server) startSaga(c echo.Context) error {
 // startOnce starts a saga, or finds the saga that was started with the same key. The key decides
 // even if the definition or the input is no longer valid, so that a replay succeeds as the original
 // did.
-func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
+func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
 	begun, replayed, wrong := s.startNew(ctx, c, o, b)
 	if wrong == nil || ctx.Err() != nil {
 		return begun, replayed, wrong
@@ -54,20 +55,20 @@ func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beg
 	var other *problem
 	switch {
 	case errors.As(err, &other):
-		return saga.Begun{}, false, err
+		return machine.Begun{}, false, err
 	case err != nil || head == nil:
-		return saga.Begun{}, false, wrong
+		return machine.Begun{}, false, wrong
 	}
 	return found(head.ID), true, nil
 }
 
 // found is the result of a start whose saga existed already.
-func found(id uuid.UUID) saga.Begun { return saga.Begun{ID: id, Stop: func() {}} }
+func found(id uuid.UUID) machine.Begun { return machine.Begun{ID: id, Stop: func() {}} }
 
-func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
+func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
 	req, err := readStart(o)
 	if err != nil {
-		return saga.Begun{}, false, err
+		return machine.Begun{}, false, err
 	}
 	var wrong error // the error with the cached newest version
 	if req.version == 0 {
@@ -82,10 +83,10 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 	}
 	tried := b.version
 	if b.def, b.version, err = s.pick(ctx, req.definition, req.version); err != nil {
-		return saga.Begun{}, false, err
+		return machine.Begun{}, false, err
 	}
 	if wrong != nil && b.version == tried && !errors.Is(wrong, journal.ErrNotNewest) {
-		return saga.Begun{}, false, wrong
+		return machine.Begun{}, false, wrong
 	}
 	b.newest = false
 	return s.beginAs(ctx, c, req, b)
@@ -98,12 +99,12 @@ func byVersion(err error) bool {
 }
 
 // beginAs starts a saga of the definition that b names.
-func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, b beginning) (saga.Begun, bool, error) {
+func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, b beginning) (machine.Begun, bool, error) {
 	if req.budget != nil && req.budget.Amount != "" && req.budget.Currency == "" {
 		budget := *req.budget
 		budget.Currency, req.budget = b.def.Currency, &budget
 	}
-	b.options = saga.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
+	b.options = machine.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
 	return s.begin(ctx, b)
 }
 
@@ -125,13 +126,13 @@ type beginning struct {
 	def       *saga.Definition
 	version   int
 	newest    bool // the start fails if a newer version exists when it commits
-	options   saga.StartOptions
+	options   machine.StartOptions
 	wait      time.Duration // how long the client waits for the end
 }
 
 // begin starts a saga, or finds the one that was started with the same key.
-func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, replayed bool, err error) {
-	data, unique, findings := saga.Begin(b.def, b.options)
+func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, replayed bool, err error) {
+	data, unique, findings := machine.Begin(b.def, b.options)
 	if len(unique) > maxUnique {
 		findings = append(findings, saga.Finding{Pointer: "/input", Code: "unique_too_long",
 			Detail: fmt.Sprintf("`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)})
@@ -140,7 +141,7 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 		findings = append(findings, saga.Finding{Code: saga.CodeSecretMissing, Detail: f.Detail})
 	}
 	if len(findings) > 0 {
-		return saga.Begun{}, false, fail("invalid_start", "fix the fields in `errors`; nothing was started, and the Idempotency-Key is still free").with(findings...)
+		return machine.Begun{}, false, fail("invalid_start", "fix the fields in `errors`; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}
 	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
 		Definition: b.def.Name, Version: b.version, Newest: b.newest, SHA256: b.def.SHA256,
@@ -148,27 +149,27 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 	}, data, b.wait > 0)
 	switch {
 	case errors.Is(err, journal.ErrUnique):
-		return saga.Begun{}, false, fail("unique_taken", "saga %s is running with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
+		return machine.Begun{}, false, fail("unique_taken", "saga %s is running with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
 	case errors.Is(err, journal.ErrStartKey):
 		head, err := s.byKey(ctx, b)
 		if err != nil {
-			return saga.Begun{}, false, err
+			return machine.Begun{}, false, err
 		}
 		if head == nil {
-			return saga.Begun{}, false, saga.ErrUnavailable // the saga was deleted concurrently
+			return machine.Begun{}, false, saga.ErrUnavailable // the saga was deleted concurrently
 		}
 		return found(head.ID), true, nil
 	}
-	begun.First = func() (saga.View, error) {
+	begun.First = func() (machine.View, error) {
 		at, err := uuid.TimestampFromV7(begun.ID)
 		if err != nil {
-			return saga.View{}, err
+			return machine.View{}, err
 		}
 		began, err := at.Time()
 		if err != nil {
-			return saga.View{}, err
+			return machine.View{}, err
 		}
-		return saga.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
+		return machine.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
 	}
 	return begun, false, err
 }
@@ -193,7 +194,7 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 // answerStart responds with the saga, after its end if the client waits for that. A started saga is
 // durable, so the response must report the start even if the wait fails or the saga cannot be read;
 // then it shows the saga as it began.
-func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
+func (s *server) answerStart(c echo.Context, begun machine.Begun, replayed bool, wait time.Duration) error {
 	view, left := begun.View, wait
 	if wait > 0 {
 		until := time.Now().Add(wait)
@@ -258,7 +259,7 @@ func (s *server) stopping() bool {
 // end waits for the end of a saga that was started on this node and returns its final view. It
 // returns nil if the saga does not end here in time, or at all: it may have been parked, or
 // continue on another node.
-func (s *server) end(ctx context.Context, begun saga.Begun, wait time.Duration) *saga.View {
+func (s *server) end(ctx context.Context, begun machine.Begun, wait time.Duration) *machine.View {
 	if begun.Ended == nil {
 		return nil
 	}

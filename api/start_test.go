@@ -17,6 +17,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 const orderDef = `saga: order
@@ -346,11 +347,11 @@ type engineStub struct {
 	ready bool
 }
 
-func (e engineStub) Start(ctx context.Context, _ *saga.Definition, _ journal.Start, _ saga.StartedData, _ bool) (saga.Begun, error) {
+func (e engineStub) Start(ctx context.Context, _ *saga.Definition, _ journal.Start, _ saga.StartedData, _ bool) (machine.Begun, error) {
 	if e.err == nil {
 		panic("the stub has no error")
 	}
-	return saga.Begun{}, e.err
+	return machine.Begun{}, e.err
 }
 
 func (e engineStub) Ready() bool { return e.ready }
@@ -405,9 +406,9 @@ type hurried struct {
 	patience time.Duration
 }
 
-func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
+func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error) {
 	if until, ok := ctx.Deadline(); ok && time.Until(until) < h.patience {
-		return saga.Begun{}, context.DeadlineExceeded
+		return machine.Begun{}, context.DeadlineExceeded
 	}
 	return h.Engine.Start(ctx, def, start, data, follow)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // listSteps serves GET /v1/sagas/{id}/steps: all steps in the order of the definition, on one page.
@@ -19,7 +19,7 @@ func (s *server) listSteps(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set("ETag", seqTag(l.m.Seq()))
-	return reply(c, http.StatusOK, page[saga.StepView]{Data: views})
+	return reply(c, http.StatusOK, page[machine.StepView]{Data: views})
 }
 
 // getStep serves GET /v1/sagas/{id}/steps/{path}.
@@ -34,7 +34,7 @@ func (s *server) getStep(c echo.Context) error {
 	return l.answerStep(c, http.StatusOK, views, param(c, "path"))
 }
 
-func (s *server) stepsOf(c echo.Context) (*live, []saga.StepView, error) {
+func (s *server) stepsOf(c echo.Context) (*live, []machine.StepView, error) {
 	id, err := sagaID(c)
 	if err != nil {
 		return nil, nil, err
@@ -43,12 +43,12 @@ func (s *server) stepsOf(c echo.Context) (*live, []saga.StepView, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	views, err := saga.Steps(l.m, l.records)
+	views, err := machine.Steps(l.m, l.records)
 	return l, views, err
 }
 
-func (l *live) answerStep(c echo.Context, status int, views []saga.StepView, path string) error {
-	at := slices.IndexFunc(views, func(v saga.StepView) bool { return v.Path == path })
+func (l *live) answerStep(c echo.Context, status int, views []machine.StepView, path string) error {
+	at := slices.IndexFunc(views, func(v machine.StepView) bool { return v.Path == path })
 	if at < 0 {
 		return noStep(path).of(l.id)
 	}

@@ -22,6 +22,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/task"
+	"recourse/saga/machine"
 )
 
 // Bounds of requests of workers.
@@ -245,7 +246,7 @@ func parseLease(text string, id uuid.UUID) (lease, bool) {
 		l.way = journal.Undo
 	}
 	l.path = string(b[n+1:])
-	return l, saga.TaskID(l.saga, l.path, l.way, l.attempt) == id
+	return l, machine.TaskID(l.saga, l.path, l.way, l.attempt) == id
 }
 
 func leaseLost() *problem {

@@ -17,6 +17,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const fetchDef = `saga: fetch
@@ -68,7 +69,7 @@ func TestTask(t *testing.T) {
 		x.publish(fetchDef)
 		id := x.fetch()
 		got := x.claim("page.fetch", 100, 1)[0]
-		want := taskView{ID: saga.TaskID(uuid.FromStringOrNil(id), "page", journal.Do, 1).String(), Type: "page.fetch", Saga: id, Step: "page", Attempt: 1, Way: "do",
+		want := taskView{ID: machine.TaskID(uuid.FromStringOrNil(id), "page", journal.Do, 1).String(), Type: "page.fetch", Saga: id, Step: "page", Attempt: 1, Way: "do",
 			Key: got.Key, Input: json.RawMessage(`{"url":"https://a.example","key":"` + got.Key + `"}`), Lease: got.Lease, LeaseUntil: got.LeaseUntil, LeaseMS: 3_600_000, Deadline: got.Deadline,
 			Traceparent: traceOf(id).At(traceOf(id).Attempt("page", journal.Do, 0, 1))}
 		if d := cmp.Diff(want, got); d != "" {
@@ -132,7 +133,7 @@ func TestTaskFails(t *testing.T) {
 			if end.Cost.Spent != tt.spent {
 				t.Errorf("spent %s, want %s", end.Cost.Spent, tt.spent)
 			}
-			var step saga.StepView
+			var step machine.StepView
 			x.do("GET", "/v1/sagas/"+id+"/steps/page", "").want(200).into(&step)
 			if len(step.Attempts) != 1 || step.Attempts[0].Class != tt.class {
 				t.Fatalf("attempts %+v", step.Attempts)

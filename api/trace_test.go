@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const incoming = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -14,7 +14,7 @@ const incoming = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 func TestTraceparentOfStart(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
-		start := func(headers ...header) saga.View {
+		start := func(headers ...header) machine.View {
 			t.Helper()
 			a := x.do("POST", "/v1/sagas", `{"definition": "nap"}`, headers...)
 			if a.Status != 201 && a.Status != 200 {
@@ -43,7 +43,7 @@ func TestTraceparentOfStart(t *testing.T) {
 		if got := x.do("POST", "/v1/sagas/"+first.ID+"/cancel", `{"reason": "r"}`).want(202).saga(); got.TraceID != first.TraceID {
 			t.Errorf("an order's answer: trace_id %q", got.TraceID)
 		}
-		x.until(first.ID, func(v saga.View) bool { return v.Status.Terminal() })
+		x.until(first.ID, func(v machine.View) bool { return v.Status.Terminal() })
 		again := x.do("POST", "/v1/sagas/"+first.ID+"/retry", `{"reason": "r"}`, header{"traceparent", strings.Replace(incoming, "0af7", "2222", 1)}).want(201).saga()
 		if !strings.HasPrefix(again.TraceID, "2222") {
 			t.Errorf("a retry: trace_id %q", again.TraceID)

@@ -14,6 +14,7 @@ import (
 	"recourse/journal/sqlite"
 	"recourse/migrations"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // manySteps makes a definition of n POSTs, each reading the output of the one before it. It is
@@ -65,7 +66,7 @@ func BenchmarkPerStep(b *testing.B) {
 				n := startNode(b, open[store](b), definitions{"long": def}, func(c *engine.Config) {
 					c.Callers = map[string]engine.Caller{"http": answer}
 				})
-				data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+				data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 				if wrong != nil {
 					b.Fatal(wrong)
 				}

@@ -9,7 +9,7 @@ simulator (package sim) drives the same lanes from one goroutine, with simulated
 # Lanes
 
 An engine has one or more lanes. Each saga belongs to the lane that its id selects, and only that
-lane changes it, so a lane needs no locks. A lane keeps the [saga.Machine] of each of its sagas in
+lane changes it, so a lane needs no locks. A lane keeps the [machine.Machine] of each of its sagas in
 memory. [Lane.Handle] takes one [Event] and the time, and returns the [Effect] values that the shell
 must carry out:
 

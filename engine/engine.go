@@ -17,6 +17,7 @@ import (
 	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Definitions finds compiled definitions.
@@ -45,7 +46,7 @@ type Config struct {
 	Callers     map[string]Caller // by kind of step
 	Observers   []Observer        // called for committed records: metrics, traces
 	Meter       Meter             // nil: none
-	Notices     *saga.Notices     // builds the notifications about sagas; nil: none
+	Notices     *machine.Notices  // builds the notifications about sagas; nil: none
 	Log         *slog.Logger
 
 	// Predecessor is a node that is known to have ended. This engine takes over its sagas at once,
@@ -268,17 +269,17 @@ func (e *Engine) Ready() bool {
 // Now returns the store's clock as this node knows it: never later than the store's clock.
 func (e *Engine) Now() time.Time { return e.lease.now() }
 
-// Start makes a saga durable and starts it. saga.Begin must have checked start and data. With
+// Start makes a saga durable and starts it. machine.Begin must have checked start and data. With
 // follow, Begun.Ended delivers the saga's end until Begun.Stop is called. Errors: saga.ErrBusy and
 // saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique, with the id of the saga that has
 // the key or value; journal.ErrNotNewest; the error of ctx, if it is not known whether the saga was
 // started.
-func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
+func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error) {
 	if e.stopping.Load() {
-		return saga.Begun{}, saga.ErrStopping
+		return machine.Begun{}, saga.ErrStopping
 	}
 	if !e.Ready() || e.alone.Load() {
-		return saga.Begun{}, saga.ErrUnavailable
+		return machine.Begun{}, saga.ErrUnavailable
 	}
 	size := int64(len(data.Input))
 	starts, bytes := e.starting.Add(1), e.startBytes.Add(size)
@@ -286,13 +287,13 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	defer e.startBytes.Add(-size)
 	if starts > int64(e.cfg.MaxStarts) || bytes > int64(e.cfg.StartBytes) || e.running() >= e.cfg.MaxRunning {
 		e.stats.refused.Add(1)
-		return saga.Begun{}, saga.ErrBusy
+		return machine.Begun{}, saga.ErrBusy
 	}
 	id, err := uuid.NewV7AtTime(e.Now())
 	if err != nil {
-		return saga.Begun{}, err
+		return machine.Begun{}, err
 	}
-	begun := saga.Begun{ID: id, Stop: func() {}}
+	begun := machine.Begun{ID: id, Stop: func() {}}
 	if follow {
 		begun.Ended, begun.Stop = e.hub.start(id)
 	}
@@ -313,7 +314,7 @@ func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition
 	return err
 }
 
-func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {
+func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*machine.View, uuid.UUID, error) {
 	reply := make(chan Replied, 1)
 	s.Reply = reply
 	select {

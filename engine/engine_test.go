@@ -26,6 +26,7 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 	httpclient "recourse/saga/kinds/http/client"
+	"recourse/saga/machine"
 )
 
 // definitions is a fixed set of compiled definitions.
@@ -131,7 +132,7 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 	for k, v := range vars {
 		raw[k] = json.RawMessage(fmt.Sprintf("%q", v))
 	}
-	data, unique, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(input), Vars: raw})
+	data, unique, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(input), Vars: raw})
 	if wrong != nil {
 		n.t.Fatalf("begin: %v", wrong)
 	}
@@ -152,7 +153,7 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 }
 
 // await waits until want holds for the saga's machine.
-func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(*saga.Machine) bool) (*saga.Machine, []journal.Record) {
+func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(*machine.Machine) bool) (*machine.Machine, []journal.Record) {
 	n.t.Helper()
 	grown, stop := n.Watch(id)
 	defer stop()
@@ -162,7 +163,7 @@ func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		m, err := saga.Replay(def, id, records)
+		m, err := machine.Replay(def, id, records)
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -181,9 +182,9 @@ func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(
 	}
 }
 
-func (n *node) ended(def *saga.Definition, id uuid.UUID, want saga.Status) *saga.Machine {
+func (n *node) ended(def *saga.Definition, id uuid.UUID, want saga.Status) *machine.Machine {
 	n.t.Helper()
-	m, _ := n.await(def, id, string(want), func(m *saga.Machine) bool { return m.Status().Terminal() })
+	m, _ := n.await(def, id, string(want), func(m *machine.Machine) bool { return m.Status().Terminal() })
 	if m.Status() != want {
 		n.t.Errorf("saga ended as %s, want %s: %+v", m.Status(), want, m.Reason())
 	}
@@ -290,7 +291,7 @@ func TestHandOver(t *testing.T) {
 		})}
 	})
 	id := first.start(def, `{}`, worldVars(w.URL))
-	first.await(def, id, "at the hotel", func(m *saga.Machine) bool { return len(w.Ledger().Service("hotels").Effects()) == 1 })
+	first.await(def, id, "at the hotel", func(m *machine.Machine) bool { return len(w.Ledger().Service("hotels").Effects()) == 1 })
 	go func() {
 		<-time.After(50 * time.Millisecond) // the engine is draining by then; if not, the test is only weaker
 		close(release)
@@ -327,7 +328,7 @@ steps:
 	fault(t, w, world.Rule{Match: world.Match{PathPrefix: "/pay/"}, Times: 1, Do: world.Do{After: "drop"}})
 	n := startNode(t, store, definitions{"asks": def}, nil)
 	id := n.start(def, `null`, worldVars(w.URL))
-	n.await(def, id, "stuck", func(m *saga.Machine) bool { return m.Status() == saga.Stuck })
+	n.await(def, id, "stuck", func(m *machine.Machine) bool { return m.Status() == saga.Stuck })
 	inbox, err := store.Inbox(t.Context(), journal.InboxFilter{Limit: 10})
 	for err == nil && len(inbox) == 0 {
 		<-time.After(time.Millisecond)

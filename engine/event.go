@@ -7,6 +7,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Event is an input of a lane.
@@ -124,12 +125,12 @@ type (
 		After  time.Duration
 	}
 	// Perform asks for a request to be sent, and for Answered in return. Its intent is committed,
-	// or saga.Dispatch.Early was set.
+	// or machine.Dispatch.Early was set.
 	Perform struct {
 		ID     uuid.UUID
 		Node   string  // its lease must be valid when the request is sent
 		Permit *Permit // must also be valid then
-		Send   saga.Send
+		Send   machine.Send
 	}
 	// Freed returns the Memory of an Answered, a Received or a Loaded, once: the outcome of the
 	// response or of the messages is durable, or they were discarded.
@@ -137,8 +138,8 @@ type (
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
-		ID    uuid.UUID  // with ErrStartKey and ErrUnique: the saga that has the key or value
-		View  *saga.View // of the durable journal; nil if the machine has later records, or none was asked for
+		ID    uuid.UUID     // with ErrStartKey and ErrUnique: the saga that has the key or value
+		View  *machine.View // of the durable journal; nil if the machine has later records, or none was asked for
 		Err   error
 	}
 	// Advanced reports that Records were durably appended to a saga's journal. Machine may have
@@ -148,15 +149,15 @@ type (
 		ID      uuid.UUID
 		Seq     int64
 		Records []journal.Record
-		Machine *saga.Machine
-		Final   *saga.Machine
+		Machine *machine.Machine
+		Final   *machine.Machine
 	}
 	// Acquired reports that the lane runs a saga that was loaded from the store. Records are its
 	// journal so far, and Cost is the saga's cost as of Records. Machine may have later records.
 	Acquired struct {
 		ID      uuid.UUID
 		Records []journal.Record
-		Machine *saga.Machine
+		Machine *machine.Machine
 		Cost    saga.CostView
 	}
 	// Dropped reports that the lane no longer runs a saga. Err says why; nil: the saga is parked or

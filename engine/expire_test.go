@@ -11,6 +11,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // The row of a saga that has ended says when it may be deleted: as its definition says, or else as
@@ -119,7 +120,7 @@ func (n *node) gone(id uuid.UUID) {
 // keyed starts a saga under a client's key.
 func (n *node) keyed(def *saga.Definition, key string) uuid.UUID {
 	n.t.Helper()
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 	if wrong != nil {
 		n.t.Fatal(wrong)
 	}

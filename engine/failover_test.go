@@ -16,6 +16,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // failing is a store that fails over and loses sagas.
@@ -99,7 +100,7 @@ func TestRequireSync(t *testing.T) {
 	n := startNode(t, store, definitions{"q": def}, func(c *engine.Config) { c.RequireSync, c.SyncEvery = true, 10*time.Millisecond })
 	until(t, "ready", n.Ready)
 	start := func() error {
-		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+		data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 		if wrong != nil {
 			t.Fatal(wrong)
 		}

@@ -5,24 +5,24 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // hub notifies watchers when a saga's journal has grown, and starters when a saga has ended.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[uuid.UUID]map[chan struct{}]struct{}
-	starters map[uuid.UUID]chan *saga.Machine
+	starters map[uuid.UUID]chan *machine.Machine
 }
 
 // start returns a channel that receives the machine of the saga when it has ended, or is closed if
 // the saga leaves this node's memory before that. A saga has one starter. stop ends it.
-func (h *hub) start(id uuid.UUID) (end <-chan *saga.Machine, stop func()) {
-	ch := make(chan *saga.Machine, 1)
+func (h *hub) start(id uuid.UUID) (end <-chan *machine.Machine, stop func()) {
+	ch := make(chan *machine.Machine, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.starters == nil {
-		h.starters = make(map[uuid.UUID]chan *saga.Machine)
+		h.starters = make(map[uuid.UUID]chan *machine.Machine)
 	}
 	h.starters[id] = ch
 	return ch, func() {

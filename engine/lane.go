@@ -12,6 +12,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // LaneConfig configures a lane. MaxBatch, MaxRecords and Random must be set.
@@ -26,8 +27,8 @@ type LaneConfig struct {
 	// MaxSagaBytes bounds the bytes of the records of all sagas in the lane; 0: no bound.
 	// Above it, the larger sagas leave memory between two steps.
 	MaxSagaBytes int
-	Random       func() uint64 // uniform random numbers, for jitter
-	Notices      *saga.Notices // builds the notifications about sagas; nil: none
+	Random       func() uint64    // uniform random numbers, for jitter
+	Notices      *machine.Notices // builds the notifications about sagas; nil: none
 	// StallAfter is how long a request may wait to be sent before its step counts as stalled; 0:
 	// without bound.
 	StallAfter time.Duration
@@ -128,7 +129,7 @@ func (l *Lane) start(ev StartSaga) {
 		return
 	}
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the same time as the record `started`
-	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
+	r := &run{id: ev.ID, m: machine.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.add(r)
 	l.isolate(r, func() error {
@@ -164,7 +165,7 @@ func (l *Lane) load(ev Loaded) {
 		return
 	}
 	l.isolate(r, func() error {
-		m, err := saga.Replay(ev.Def, id, ev.Records)
+		m, err := machine.Replay(ev.Def, id, ev.Records)
 		if err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func (l *Lane) answer(ev Answered) {
 		err := l.recordOutcome(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		switch {
 		// A message has brought the outcome first, or the attempt belongs to an earlier load.
-		case errors.Is(err, saga.ErrStale):
+		case errors.Is(err, machine.ErrStale):
 			l.giveBack(r, ev.Memory)
 			if !ours {
 				return nil
@@ -265,7 +266,7 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		}
 		var c saga.Command
 		if err := json.Unmarshal(m.Data, &c); err != nil {
-			return fmt.Errorf("%w: message %s: %w", saga.ErrUnreadable, m.ID, err)
+			return fmt.Errorf("%w: message %s: %w", machine.ErrUnreadable, m.ID, err)
 		}
 		if c.Task != nil {
 			if c.Attempt == 0 { // the result of a child saga, which does not know the attempt
@@ -274,14 +275,14 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 			switch err := l.recordOutcome(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
 			case err == nil && c.Task.Outcome == string(journal.TaskExpired):
 				l.workerSilent(r, c.Path)
-			case err != nil && !errors.Is(err, saga.ErrStale):
+			case err != nil && !errors.Is(err, machine.ErrStale):
 				return err
 			}
 			continue
 		}
 		c.At = l.now
 		rec, err := r.m.Validate(m.ID, c)
-		var refusal *saga.Refusal
+		var refusal *machine.Refusal
 		if errors.As(err, &refusal) {
 			rec = r.m.Reject(m.ID, c, refusal)
 		} else if err != nil {
@@ -353,13 +354,13 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 	r.yielded = false
 	decisions := r.m.Decide()
 	for _, d := range decisions {
-		if w, ok := d.(saga.WakeAt); ok && !w.At.After(l.now) {
+		if w, ok := d.(machine.WakeAt); ok && !w.At.After(l.now) {
 			return true, l.write(r, w.Woke)
 		}
 	}
 	for _, d := range decisions {
 		switch d := d.(type) {
-		case saga.Dispatch:
+		case machine.Dispatch:
 			if l.draining || l.crowded(r) {
 				r.yielded = true
 				continue
@@ -383,7 +384,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			r.sends = append(r.sends, d.Send)
 			return true, nil
-		case saga.Write:
+		case machine.Write:
 			r.next.Events = append(r.next.Events, d.Events...)
 			return true, l.write(r, d.Record)
 		}
@@ -406,7 +407,7 @@ func (l *Lane) crowded(r *run) bool {
 }
 
 // perform emits a request, and remembers that it is in flight.
-func (l *Lane) perform(r *run, s saga.Send) {
+func (l *Lane) perform(r *run, s machine.Send) {
 	r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
 	l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: s})
 }

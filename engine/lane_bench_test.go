@@ -10,6 +10,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // BenchmarkLane measures the lane's work for a saga of three requests with a timeout, from start to
@@ -29,7 +30,7 @@ steps:
   - {id: hotel, http: "POST http://127.0.0.1:8001/do/hotel", body: {trip: "${input.trip}", item: room}, in_doubt: retry, compensate: {http: "DELETE http://127.0.0.1:8001/do/hotel/${output.id}"}}
   - {id: car, http: "POST http://127.0.0.1:8001/do/car", body: {trip: "${input.trip}", item: car}, in_doubt: retry, compensate: {http: "DELETE http://127.0.0.1:8001/do/car/${output.id}"}}
 `)
-			data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(`{"trip":"t-1"}`)})
+			data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`{"trip":"t-1"}`)})
 			if wrong != nil {
 				b.Fatal(wrong)
 			}

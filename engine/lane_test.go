@@ -16,6 +16,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // bench drives one lane: commits and responses happen when the test says so.
@@ -80,7 +81,7 @@ func (b *bench) start() uuid.UUID {
 
 func (b *bench) startAs(id uuid.UUID) {
 	b.t.Helper()
-	data, _, wrong := saga.Begin(b.def, saga.StartOptions{Version: 1})
+	data, _, wrong := machine.Begin(b.def, machine.StartOptions{Version: 1})
 	if wrong != nil {
 		b.t.Fatal(wrong)
 	}
@@ -323,7 +324,7 @@ func TestGivenUpIsRetriedLater(t *testing.T) {
 			d := &brokenDefinitions{definitions: definitions{"poison": def}}
 			n := startNode(t, store, nil, func(c *engine.Config) { c.Definitions, c.Log = d, nil })
 			id := n.start(def, "null", nil)
-			n.await(def, id, "parked", func(m *saga.Machine) bool {
+			n.await(def, id, "parked", func(m *machine.Machine) bool {
 				h, err := store.Saga(t.Context(), id)
 				return err == nil && h.Owner == ""
 			})

@@ -16,6 +16,7 @@ import (
 	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // laneLoop drives one lane.
@@ -392,7 +393,7 @@ func (l *laneLoop) pulse(p Perform) func() {
 }
 
 // sendPoint names the failpoint of a request: status checks have their own.
-func sendPoint(s saga.Send) string {
+func sendPoint(s machine.Send) string {
 	if strings.HasSuffix(s.Path, ".verify") {
 		return "verify"
 	}

@@ -5,12 +5,13 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Growth is the argument of an Observer: what was appended to a saga's journal.
 type Growth struct {
 	Saga    uuid.UUID
-	Machine *saga.Machine    // to be read during the call only; it may have later records that are not durable yet
+	Machine *machine.Machine // to be read during the call only; it may have later records that are not durable yet
 	Records []journal.Record // durable, in order; must not be changed, but may be kept
 	Cost    saga.CostView    // as of Records; only with Acquired
 }

@@ -11,6 +11,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sends counts the requests that are sent.
@@ -65,7 +66,7 @@ func TestNothingLeavesTooLate(t *testing.T) {
 			events := make(chan Event, 16)
 			l.events = events
 			l.perform(Perform{ID: uuid.Must(uuid.NewV7()), Node: "n1", Permit: permit,
-				Send: saga.Send{Path: "pay", Way: journal.Do, Attempt: 2, Kind: "http", Timeout: time.Second, Until: tt.until}})
+				Send: machine.Send{Path: "pay", Way: journal.Do, Attempt: 2, Kind: "http", Timeout: time.Second, Until: tt.until}})
 			close(events)
 			answers := 0
 			for ev := range events {

@@ -17,6 +17,7 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // bomb is a kind of step that panics when it is rendered while it is armed.
@@ -307,7 +308,7 @@ func TestCallerThatPanics(t *testing.T) {
 		c.Callers = map[string]engine.Caller{"http": callerFunc(func(context.Context, saga.Request) saga.Answer { panic("a bug") })}
 	})
 	id := n.start(def, "null", nil)
-	_, records := n.await(def, id, "stuck", func(m *saga.Machine) bool { return m.Status() == saga.Stuck })
+	_, records := n.await(def, id, "stuck", func(m *machine.Machine) bool { return m.Status() == saga.Stuck })
 	if last := records[len(records)-1]; last.Kind != journal.Outcome || last.Class != journal.InDoubt {
 		t.Errorf("the last record is %s %s, want an outcome in doubt", last.Kind, last.Class)
 	}

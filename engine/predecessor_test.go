@@ -13,6 +13,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // registrations notes the ids that nodes register under, and the predecessors that they name.
@@ -98,12 +99,12 @@ func TestRegistered(t *testing.T) {
 // begunAs starts a saga as a node that then does nothing more.
 func begunAs(t *testing.T, store journal.Store, node string, def *saga.Definition) uuid.UUID {
 	t.Helper()
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
 	id, now := uuid.Must(uuid.NewV7()), time.Now().UTC().Truncate(time.Millisecond)
-	m := saga.New(def, id)
+	m := machine.New(def, id)
 	started := m.Seal(m.Start(data), now, node)
 	if err := m.Apply(started); err != nil {
 		t.Fatal(err)

@@ -11,19 +11,20 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // run is a saga in a lane's memory.
 type run struct {
 	id uuid.UUID
-	m  *saga.Machine
+	m  *machine.Machine
 
 	next   journal.Append // the append that the next commit takes
-	sends  []saga.Send    // requests to send when next is durable
+	sends  []machine.Send // requests to send when next is durable
 	memory []any          // of the responses and messages that next depends on, for Freed
 
 	sent       journal.Append // the append that is being committed
-	sending    []saga.Send    // requests to send when sent is durable
+	sending    []machine.Send // requests to send when sent is durable
 	committing []any          // like memory, for sent
 
 	queued, flying bool
@@ -43,11 +44,11 @@ type run struct {
 	inboxRevision  int         // Machine.InboxRevision, as the row has it
 	withdrawn      []uuid.UUID // tasks that were withdrawn, and messages that cancel children
 	alarm          time.Time
-	announced      saga.Announced  // the notifications that sent and earlier appends contain
-	announcing     saga.Announced  // the same, with those of next
-	news           []journal.Event // the notifications about next
-	reply          any             // StartSaga.Reply, until Replied
-	view           bool            // StartSaga.View
+	announced      machine.Announced // the notifications that sent and earlier appends contain
+	announcing     machine.Announced // the same, with those of next
+	news           []journal.Event   // the notifications about next
+	reply          any               // StartSaga.Reply, until Replied
+	view           bool              // StartSaga.View
 }
 
 // empty reports whether there is nothing to append.

@@ -15,6 +15,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // noting counts how often stalls were recorded.
@@ -100,7 +101,7 @@ func TestStalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			first.await(defs["idle"], ids["idle"], "paused", func(m *saga.Machine) bool { return m.Status() == saga.PausedStatus })
+			first.await(defs["idle"], ids["idle"], "paused", func(m *machine.Machine) bool { return m.Status() == saga.PausedStatus })
 			until(t, "its row says so", func() bool {
 				h, err := store.Saga(t.Context(), ids["idle"])
 				return err == nil && h.Status == string(saga.PausedStatus) && h.Owner == ""

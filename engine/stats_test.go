@@ -11,6 +11,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // silence responds when its request is cancelled.
@@ -28,7 +29,7 @@ func TestStartsRefused(t *testing.T) {
 		c.Callers, c.MaxRunning, c.Drain = map[string]engine.Caller{"http": silence{}}, 1, 1
 	})
 	n.start(def, "null", nil)
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage("null")})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage("null")})
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -53,7 +54,7 @@ func TestStartsRefusedByBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: input})
+		data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: input})
 		if wrong != nil {
 			t.Fatal(wrong)
 		}

@@ -10,6 +10,7 @@ import (
 	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Pauses of an attempt do not count against its timeout. The remaining time continues after them.
@@ -62,7 +63,7 @@ func TestAnswersWaitForMemory(t *testing.T) {
 		e := New(Config{Callers: map[string]Caller{"http": reader{size}}, AnswerBytes: size})
 		l := e.lanes[0]
 		call := func(path string) (p Perform, answered chan saga.Answer) {
-			p = Perform{Permit: &Permit{}, Send: saga.Send{Kind: "http", Path: path, Timeout: 30 * time.Second}}
+			p = Perform{Permit: &Permit{}, Send: machine.Send{Kind: "http", Path: path, Timeout: 30 * time.Second}}
 			answered = make(chan saga.Answer, 1)
 			go func() { answered <- l.call(p, e.answers.Open()) }()
 			synctest.Wait()

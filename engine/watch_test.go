@@ -13,6 +13,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // enough is how many Watches in a row make the lane act.
@@ -42,12 +43,12 @@ func (b *bench) reload() {
 
 const oneCall = "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 20s, retry: {initial: 100ms, jitter: 0}}\n"
 
-func done(id uuid.UUID, s saga.Send) engine.Answered {
+func done(id uuid.UUID, s machine.Send) engine.Answered {
 	return engine.Answered{ID: id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Answer: saga.Answer{Sent: true, Status: 200}}
 }
 
 // sendOne starts a saga, commits, and returns the request that is sent.
-func (b *bench) sendOne() (uuid.UUID, saga.Send) {
+func (b *bench) sendOne() (uuid.UUID, machine.Send) {
 	b.t.Helper()
 	b.lease("n1")
 	id := b.start()

@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"recourse/saga/expr"
@@ -39,9 +38,6 @@ type Use struct {
 	Input   Schema // nil: any input is accepted
 }
 
-// codeInput is the failure of a step whose `with` breaks its action's input.
-const codeInput = "bad_input"
-
 // String returns the action as definitions write it: refund@3; "" for none.
 func (u *Use) String() string {
 	switch {
@@ -51,47 +47,4 @@ func (u *Use) String() string {
 		return u.Action
 	}
 	return u.Action + "@" + strconv.Itoa(u.Version)
-}
-
-// input renders the action's input with defaults filled in.
-func (u *Use) input(env expr.Env) (json.RawMessage, error) {
-	if u.Input == nil {
-		return u.With.JSON(env)
-	}
-	given, err := u.With.Value(env)
-	if err != nil {
-		return nil, err
-	}
-	filled, wrong := u.Input.Apply(given)
-	if len(wrong) == 0 {
-		return encode(filled), nil
-	}
-	if doc := encode(given); expr.IsPartial(env) && expr.HasPlaceholder(doc) {
-		return doc, nil // a placeholder is a text, whatever the type of its value will be
-	}
-	f := &Failure{Code: codeInput, Title: "`with` breaks the input of action " + u.String()}
-	if TooCostly(wrong) {
-		f.Code, f.Title = CodeTooCostly, "`with` could not be checked by the input of action "+u.String()
-	}
-	for i, w := range wrong {
-		if i > 0 {
-			f.Detail += "; "
-		}
-		f.Detail += w.Pointer + ": " + w.Detail
-	}
-	return nil, f
-}
-
-// actionInput returns the value that templates read as their action's input. s is the track of the
-// step, its compensation or its status check. The value is the one that the first intent recorded,
-// or else what `with` evaluates to now. A compensation or status check that belongs to the step's
-// action reads the input of the step itself. nil means that there is no action.
-func (m *Machine) actionInput(n *node, s *track, step *Step, e *env) (json.RawMessage, error) {
-	if step.Use == nil && s != &n.forward && n.step.Use != nil {
-		s, step, e = &n.forward, n.step, m.env(n)
-	}
-	if step.Use == nil || s.actionInput != nil {
-		return s.actionInput, nil
-	}
-	return step.Use.input(e)
 }

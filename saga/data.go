@@ -1,8 +1,11 @@
 package saga
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +38,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 type Version int
 
 // String writes the version as users see it.
-func (v Version) String() string { return "v" + itoa(int(v)) }
+func (v Version) String() string { return "v" + strconv.Itoa(int(v)) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
@@ -76,35 +79,6 @@ func (d StartedData) Starter() string {
 		return d.Parent.Starter
 	}
 	return d.Actor
-}
-
-// exact reports whether decoding the encoded data certainly gives the same, except that empty
-// variables may become nil.
-func (d StartedData) exact() bool {
-	for _, v := range d.Vars { // any order
-		if v == nil || !dense(v) {
-			return false
-		}
-	}
-	return d.Input != nil && dense(d.Input) && (d.Labels == nil || len(d.Labels) > 0)
-}
-
-// dense reports whether a document is compact, so that encoding does not change it.
-func dense(doc json.RawMessage) bool {
-	inText := false
-	for i := 0; i < len(doc); i++ {
-		switch doc[i] {
-		case '"':
-			inText = !inText
-		case '\\':
-			i++
-		case ' ', '\t', '\r', '\n':
-			if !inText {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // BudgetData is a budget as requests and records write it.
@@ -167,12 +141,6 @@ type OutcomeData struct {
 	NeverStarted string `json:"never_started,omitempty"`
 }
 
-// exact reports whether decoding the encoded data certainly gives the same: times are written in
-// milliseconds, and raw JSON is compacted.
-func (d OutcomeData) exact() bool {
-	return d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
-}
-
 // DecidedData is the data of `decided`.
 type DecidedData struct {
 	Branch *int              `json:"branch,omitempty"` // for a switch; -1: none
@@ -208,9 +176,6 @@ type FinishedData struct {
 	Residual    []compensation.Residue `json:"residual,omitempty"`
 	Doubts      []compensation.Residue `json:"doubts,omitempty"` // see Machine.doubts
 }
-
-// exact reports whether decoding the encoded data certainly gives the same.
-func (d FinishedData) exact() bool { return d.Residual == nil && d.Doubts == nil && dense(d.Output) }
 
 // Reason is why a saga did not reach its goal.
 type Reason struct {
@@ -257,3 +222,106 @@ const (
 
 // Terminal reports whether the saga has ended.
 func (s Status) Terminal() bool { return s == Succeeded || s == Compensated || s == Failed }
+
+// Awaited is what a step waits for, as its intent records it.
+type Awaited struct {
+	Signal   string        `json:"signal,omitempty"`   // the signal's name
+	Approval *ApprovalData `json:"approval,omitempty"` // if the step waits for an approval
+}
+
+// ApprovalData describes an approval.
+type ApprovalData struct {
+	Title     string          `json:"title"`
+	Approvers []string        `json:"approvers,omitempty"` // names or roles; empty: everybody who may approve
+	FourEyes  bool            `json:"four_eyes,omitempty"` // the person who started the saga may not approve
+	Shown     json.RawMessage `json:"shown,omitempty"`
+	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, separated
+	// by newlines.
+	ShownHash string          `json:"shown_hash"`
+	Form      json.RawMessage `json:"form,omitempty"` // a JSON Schema of the data that comes with the approval
+}
+
+// Hash computes ShownHash.
+func (d *ApprovalData) Hash(definition string) string {
+	sum := sha256.Sum256(slices.Concat([]byte(definition+"\n"+d.Title+"\n"), d.Shown))
+	return hex.EncodeToString(sum[:])
+}
+
+// SignalData is the data of `signalled`.
+type SignalData struct {
+	Message string          `json:"message"`
+	Name    string          `json:"name"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Actor   string          `json:"actor,omitempty"`
+}
+
+// ParentData names the step that started a saga.
+type ParentData struct {
+	Saga  string `json:"saga"`
+	Path  string `json:"path"`
+	Depth int    `json:"depth"` // 1: the parent has no parent
+	// Starter is the actor who started the outermost saga.
+	Starter string `json:"starter,omitempty"`
+}
+
+// MaxDepth is the largest depth of sagas that start other sagas.
+const MaxDepth = 16
+
+// Summary is the part of a saga's row that lists need in addition to its columns.
+type Summary struct {
+	Reason   *Reason                `json:"reason,omitempty"`
+	Cost     CostView               `json:"cost"`
+	Residual []compensation.Residue `json:"residual,omitempty"`
+	Doubts   []compensation.Residue `json:"doubts,omitempty"`
+}
+
+// CostView is the cost of a saga.
+type CostView struct {
+	Currency string     `json:"currency,omitempty"`
+	Spent    string     `json:"spent"`
+	Reserved string     `json:"reserved"`
+	Wasted   string     `json:"wasted"`
+	Budget   string     `json:"budget,omitempty"`
+	Tokens   TokensView `json:"tokens"`
+	// Models is the part that is known to belong to language models, by model name.
+	Models map[string]ModelView `json:"models,omitempty"`
+}
+
+// TokensView counts tokens.
+type TokensView struct {
+	Input    int64 `json:"input"`
+	Output   int64 `json:"output"`
+	Reserved int64 `json:"reserved,omitempty"`
+	Budget   int64 `json:"budget,omitempty"` // 0: no limit
+}
+
+// ModelView is the use that a saga has made of one language model.
+type ModelView struct {
+	Input  int64  `json:"input"` // tokens
+	Output int64  `json:"output"`
+	Spent  string `json:"spent"`
+}
+
+// Duration writes a duration as definitions do: "1h30m", "2d", "500ms".
+func Duration(d time.Duration) string {
+	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if len(s) > len(zero) && s[len(s)-len(zero):] == zero {
+			s = s[:len(s)-len(zero)+1]
+		}
+	}
+	return s
+}
+
+// Approval is the output of a decided approval step. All of its fields are always present, so that
+// a later step that reads a missing comment reads null and does not fail.
+type Approval struct {
+	Decision string          `json:"decision"` // approved or rejected
+	By       string          `json:"by"`
+	At       Time            `json:"at"`
+	Comment  *string         `json:"comment"` // nil: none
+	Data     json.RawMessage `json:"data"`    // nil: none
+}

@@ -1,6 +1,8 @@
 package saga
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -228,4 +230,71 @@ func (c *Compensation) Applies(class journal.Class) bool {
 		}
 	}
 	return false
+}
+
+// Signals returns the sorted names of the signals that the definition's steps wait for.
+func (d *Definition) Signals() []string {
+	var names []string
+	for _, s := range d.ByID { // any order
+		if r, ok := s.Body.(Receiver); ok {
+			names = append(names, r.Signal())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// TooCostly reports whether findings say that a value could not be validated by its schema.
+func TooCostly(findings []Finding) bool {
+	return len(findings) > 0 && findings[0].Code == CodeTooCostly
+}
+
+// Details joins the first five findings of a schema into one line.
+func Details(findings []Finding) string {
+	var details []string
+	for _, f := range findings {
+		if len(details) == 5 {
+			details = append(details, "…")
+			break
+		}
+		details = append(details, strings.TrimPrefix(f.Pointer+": ", ": ")+f.Detail)
+	}
+	return strings.Join(details, "; ")
+}
+
+// CodeTooCostly says that validating a value by its schema would take more steps than one
+// validation may take, so that it was not validated. A finding with this code is the only one.
+const CodeTooCostly = "schema_too_costly"
+
+// SplitQuery splits the path of a record into the path of the step and whether the record is about
+// its status check.
+func SplitQuery(path string) (base string, query bool) {
+	base, query = strings.CutSuffix(path, verifySuffix)
+	if query && strings.HasSuffix(base, "]") { // a step in a loop whose id is verify
+		return path, false
+	}
+	return base, query
+}
+
+// QueryPath returns the path of the records of a step's status check.
+func QueryPath(path string) string { return path + verifySuffix }
+
+// verifySuffix is appended to a step's path to make the path of its status check.
+const verifySuffix = ".verify"
+
+// RunTarget splits the target of a run: "refund" or "refund@v3". Version 0 is the newest.
+func RunTarget(text string) (name string, version int, ok bool) {
+	name, number, pinned := strings.Cut(text, "@")
+	if !pinned {
+		return name, 0, true
+	}
+	v, err := strconv.Atoi(strings.TrimPrefix(number, "v"))
+	return name, v, err == nil && v > 0
+}
+
+// Filler is implemented by schemas of objects that have defaults.
+type Filler interface {
+	// Fill returns v with the defaults filled in, even if v is invalid. It does not change v
+	// itself.
+	Fill(v any) any
 }

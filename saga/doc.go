@@ -1,143 +1,37 @@
 /*
-Package saga contains the logic of a saga as pure functions: which record comes next, which request
-may be sent, what an answer means, and what is undone after a failure. It has no clock, no random
-numbers and no IO. Times come from records and from the caller, and so do random numbers. Package
-engine does the IO.
+Package saga has the model of a saga: the types of a definition, of requests and their answers, of
+commands, and of the data in journal records. It decides nothing. Package machine, below this one,
+decides what a saga does; package dsl compiles YAML to a [Definition]; the packages below kinds
+implement the kinds of steps; package engine does the IO.
 
-# Definition, journal, machine
+# Definitions
 
 A [Definition] is a compiled YAML document: steps, their retry policies, their compensations. It is
-immutable. Package dsl compiles it, package expr evaluates its ${…} expressions, and the packages
-below kinds implement the kinds of steps (http, task, switch, …).
+immutable and safe to share. A [Step] has the fields that all steps have, and a [Body] that belongs
+to its kind. An [Action] is a step under a name of its own, which definitions use.
 
-A journal is the list of everything that has happened to one saga: [journal.Record] values with
-consecutive numbers. Everything else about the saga, such as its status, its inbox entries and its
-costs, is derived from it.
+# Step shapes
 
-A [Machine] is the state that a journal describes. [New] returns the machine of an empty journal,
-and [Machine.Apply] applies the next record to it. [Replay] does both. Recovery after a crash is a
-replay: there is no other way to restore a saga, so there is no second code path that could be
-wrong.
+The machine knows no kinds, only the shapes of their bodies, and the interfaces that some calls
+implement in addition. This table has all of them; shapes.go declares them.
 
-# Driving a machine
+	shape     kinds                             in addition
+	Value     set, fail
+	Wait      sleep
+	Await     approval, signal                  Approver (approval), Receiver (signal)
+	Announce  emit
+	Block     switch, parallel, foreach, repeat Chooser (switch)
+	Call      http, task, run, llm              Remover (http), Reader (task, llm), Queued (task),
+	                                            Spawner (run), Priced (task, llm), Modelled (llm),
+	                                            Sequel (llm)
 
-A machine decides, and its caller acts. [Machine.Decide] returns what to do next, as a list of
-[Decision] values. It does not change the machine, and it gives the same answer to the same records.
+A kind is a package below kinds and one line in kinds.go. A new shape is a new way to run a step: it
+also needs a case in Machine.decideReady and states in the machine's table of transitions.
 
-  - A [Dispatch] is a record and a request: append the record, an intent, and commit it; then send
-    the request, once.
-  - A [Write] is a record to append. Nothing is sent.
-  - A [WakeAt] is a time, and the record to append when it has come.
-  - An [Escalate] is an inbox item: a person has to act, for example to resolve a doubt.
+# Records
 
-Records in decisions are drafts. [Machine.Seal] gives a draft its number, its time and its hash. The
-caller appends the sealed record to the store, applies it to the machine, and calls Decide again.
-
-Two methods turn events from outside into records. Both only return the record; the caller appends
-and applies it, as above.
-
-  - [Machine.RecordOutcome] turns the answer to a request into an outcome. The outcome also says what
-    follows: another attempt and when, a status check, the inbox, or the end of the step. A replay
-    therefore needs no retry policy and no random numbers.
-  - [Machine.Validate] turns a [Command] of a person, such as cancel or approve, into its record. If
-    the command does not fit the saga's current state it returns a [Refusal], and [Machine.Reject]
-    returns the record that says so. The record keeps the id of the command's message, and
-    [Machine.Applied] finds it, so that a message that is delivered twice is applied once.
-
-In its shortest form, a caller is a loop. Its function commit seals a draft, appends it to the store
-and applies it to the machine:
-
-	for more := true; more; {
-		more = false
-		for _, decision := range machine.Decide() {
-			switch d := decision.(type) {
-			case saga.Write:
-				commit(d.Record, d.Events)
-				more = true
-			case saga.Dispatch:
-				commit(d.Intent)       // the intent first …
-				answer := send(d.Send) // … then the request
-				outcome, err := machine.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, answer, time.Now(), rand.Uint64())
-				if err == nil { // otherwise the attempt is no longer in flight
-					commit(outcome)
-				}
-				more = true
-			case saga.WakeAt:
-				timers.Set(d.At, d.Woke)
-			case saga.Escalate:
-				inbox.Show(d.Entry)
-			}
-		}
-	}
-
-When the loop ends, the saga has finished, or it waits for a timer, an answer or a command.
-The package's example is a complete program of this form. The engine does not wait for an answer
-before it decides again, so several attempts may be in flight, one in each parallel branch.
-
-# Steps and tracks
-
-A step makes up to three calls: its forward call, the status check of in_doubt: verify, and its
-compensation. Each is a track with a state of its own. The table transitions, in track.go, is the
-complete life of a track: a row is a state, a column is an event, and Apply refuses a record whose
-event has no entry (see [ErrImpossible]). Some of its rows:
-
-	ready                intent → in_flight, sleep → sleeping, enter → entered, skip → skipped, …
-	in_flight            done, fail, in_doubt, retry → backoff, verify → checking, block → blocked, …
-	backoff              woke → ready
-	checking             the status check runs; done, fail, retry → backoff, …
-	awaiting_resolution  the inbox: again → ready, resolve → done, give_up → failed, skip
-	done, failed, doubted, skipped: the step has ended
-
-A new state or event is added to this table first.
-
-Kinds own the [Body] of a step. The machine knows no kinds, only the shapes of their bodies: [Value]
-computes, [Wait] waits for a time, [Await] waits for a message, [Call] sends a request, [Announce]
-publishes an event, and [Block] contains steps. Rendering a request and judging its answer are part of
-the body, and pure.
-
-# Intents before requests
-
-No request is sent before its intent is durable. The intent contains the request as it will be sent
-(secrets as references), its idempotency key and the reserved cost. A process that reads a journal
-whose last record for a track is an intent therefore knows that the request may have been sent, and
-exactly which one. [Machine.InFlight] lists these attempts; recovery gives each of them
-[InterruptedAnswer].
-
-The key is derived from the saga, the step and its generation, so every attempt of a generation has
-the same key. A definition may let reads that cost nothing be sent earlier: see [Checkpoint].
-
-# Doubt
-
-An answer has one of these classes: it succeeded; it was refused and certainly had no effect; it
-failed without effect and may be retried (transient); the credentials were rejected (held); or it is
-in doubt, because nobody knows whether the request took effect. A timeout, a lost connection and a
-crash are doubts, unless the request only reads.
-
-Doubt is sticky. If an earlier attempt is in doubt, a later refusal does not settle it, because the
-earlier request may still have taken effect. Only success, a conclusive status check or a person
-settles it. The step's policy ([InDoubt]) says what to do until then: send the same request with the
-same key again, as long as the remote service remembers the key; ask the remote service with a status
-check; ask a person; or end the step in doubt. The cost of an attempt in doubt stays reserved until
-the doubt is settled.
-
-A step may be the pivot: after it has succeeded, the saga is not undone. A later step that fails
-waits for a person instead.
-
-# Undoing
-
-A saga fails because a step failed, its timeout passed, its budget is exhausted, or a person cancelled
-it. It then waits until no attempt is in flight, and until every doubt is settled that a compensation
-depends on. The record compensating then fixes the plan: the paths of the steps to undo, in the
-reverse order of their first records, with the exceptions that definitions declare ([Order]). Steps
-that had or may have had an effect and are not in the plan are listed as residual, with the reason.
-
-Compensations run one after another, in the order of the plan. A compensation is retried until it is
-acknowledged; a refused one waits for a person. The steps of finally run last. The record finished ends
-the journal: succeeded, compensated, or failed if effects remain.
-
-# Child sagas
-
-A saga that another saga has started does not end when it has reached its goal. It first waits for
-its parent, because it may still have to be undone. The comment in child.go explains the protocol.
+The types whose names end in Data ([StartedData], [IntentData], [OutcomeData], …) are the data of
+journal records, one for each kind. They are durable: docs/format.md describes each field. [Encode]
+writes them.
 */
 package saga

@@ -9,8 +9,8 @@ import (
 	"recourse/journal"
 )
 
-// encode encodes the data of a record. The types of this package can always be encoded.
-func encode(v any) json.RawMessage {
+// Encode encodes the data of a record. The types of this package can always be encoded.
+func Encode(v any) json.RawMessage {
 	if e, ok := v.(encoder); ok {
 		return e.encode()
 	}
@@ -19,6 +19,50 @@ func encode(v any) json.RawMessage {
 		panic("saga: record data: " + err.Error())
 	}
 	return b
+}
+
+// RoundTrips reports whether decoding the encoded data certainly gives the data itself. Encoding
+// compacts raw JSON, writes times in milliseconds, and replaces bytes that are not valid UTF-8.
+func RoundTrips(data any, encoded json.RawMessage) bool {
+	same := false
+	switch d := data.(type) {
+	case StartedData:
+		same = d.Input != nil && dense(d.Input) && (d.Labels == nil || len(d.Labels) > 0)
+		for _, v := range d.Vars { // any order
+			same = same && v != nil && dense(v)
+		}
+	case IntentData: // rendering writes compact JSON
+		same = d.WakeAt == nil && d.Awaited == nil
+	case OutcomeData:
+		same = d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
+	case CompensatingData:
+		same = d.Residual == nil
+	case FinishedData:
+		same = d.Residual == nil && d.Doubts == nil && dense(d.Output)
+	}
+	return same && !bytes.Contains(encoded, replaced)
+}
+
+// replaced is how encoding/json writes a byte that is not valid UTF-8. It writes the character
+// U+FFFD itself unescaped.
+var replaced = []byte(`\ufffd`)
+
+// dense reports whether a document is compact, so that encoding does not change it.
+func dense(doc json.RawMessage) bool {
+	inText := false
+	for i := 0; i < len(doc); i++ {
+		switch doc[i] {
+		case '"':
+			inText = !inText
+		case '\\':
+			i++
+		case ' ', '\t', '\r', '\n':
+			if !inText {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // encoder is implemented by data that encodes itself, byte for byte as journal.Encode would.
@@ -34,13 +78,13 @@ func (d IntentData) encode() json.RawMessage {
 	b = textField(b, "request_hash", d.RequestHash)
 	b = textField(b, "reserve", d.Reserve)
 	if d.WakeAt != nil {
-		b = append(field(b, "wake_at"), encode(d.WakeAt)...)
+		b = append(field(b, "wake_at"), Encode(d.WakeAt)...)
 	}
 	if d.ReserveTokens != 0 {
 		b = strconv.AppendInt(field(b, "reserve_tokens"), d.ReserveTokens, 10)
 	}
 	if d.Awaited != nil {
-		b = append(field(b, "awaited"), encode(d.Awaited)...)
+		b = append(field(b, "awaited"), Encode(d.Awaited)...)
 	}
 	b = rawField(b, "input", d.Input)
 	return object(b, 0)
@@ -55,10 +99,10 @@ func (r *Request) append(b []byte) []byte {
 	}
 	b = rawField(b, "body", r.Body)
 	if r.Task != nil {
-		b = append(field(b, "task"), encode(r.Task)...)
+		b = append(field(b, "task"), Encode(r.Task)...)
 	}
 	if r.Child != nil {
-		b = append(field(b, "child"), encode(r.Child)...)
+		b = append(field(b, "child"), Encode(r.Child)...)
 	}
 	return object(b, from)
 }
@@ -84,19 +128,19 @@ func (d OutcomeData) encode() json.RawMessage {
 	}
 	b = rawField(b, "result", d.Result)
 	if d.Error != nil {
-		b = append(field(b, "error"), encode(d.Error)...)
+		b = append(field(b, "error"), Encode(d.Error)...)
 	}
 	b = rawField(b, "output", d.Output)
 	b = textField(b, "cost", d.Cost)
 	if d.RetryAt != nil {
-		b = append(field(b, "retry_at"), encode(d.RetryAt)...)
+		b = append(field(b, "retry_at"), Encode(d.RetryAt)...)
 	}
 	b = textField(b, "next", string(d.Next))
 	if d.Found != nil {
 		b = strconv.AppendBool(field(b, "found"), *d.Found)
 	}
 	if d.Tokens != nil {
-		b = append(field(b, "tokens"), encode(d.Tokens)...)
+		b = append(field(b, "tokens"), Encode(d.Tokens)...)
 	}
 	b = rawField(b, "retry_state", d.RetryState)
 	b = rawField(b, "event", d.Event)
@@ -110,17 +154,17 @@ func (d OutcomeData) encode() json.RawMessage {
 func (d FinishedData) encode() json.RawMessage {
 	b := quoted(field(make([]byte, 0, 128+len(d.Output)), "status"), string(d.Status))
 	if d.Reason != nil {
-		b = append(field(b, "reason"), encode(d.Reason)...)
+		b = append(field(b, "reason"), Encode(d.Reason)...)
 	}
 	b = rawField(b, "output", d.Output)
 	if d.OutputError != nil {
-		b = append(field(b, "output_error"), encode(d.OutputError)...)
+		b = append(field(b, "output_error"), Encode(d.OutputError)...)
 	}
 	if len(d.Residual) > 0 {
-		b = append(field(b, "residual"), encode(d.Residual)...)
+		b = append(field(b, "residual"), Encode(d.Residual)...)
 	}
 	if len(d.Doubts) > 0 {
-		b = append(field(b, "doubts"), encode(d.Doubts)...)
+		b = append(field(b, "doubts"), Encode(d.Doubts)...)
 	}
 	return object(b, 0)
 }
@@ -169,7 +213,7 @@ func rawField(b []byte, name string, doc json.RawMessage) []byte {
 func quoted(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return append(b, encode(text)...)
+			return append(b, Encode(text)...)
 		}
 	}
 	b = append(b, '"')

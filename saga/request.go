@@ -1,19 +1,9 @@
 package saga
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"maps"
-	"net/url"
-	"strconv"
-	"strings"
-
-	"recourse/idempotency"
-	"recourse/journal"
-	"recourse/saga/expr"
 )
 
 // Hash returns the SHA-256, in hex, of the verb, the object (see Target) and the payload, separated
@@ -28,89 +18,69 @@ func (r *Request) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// place puts the key where the remote service expects it. A worker gets the key with its task; a
-// field of the input may contain it, too.
-func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
-	if r.Child != nil || r.Task != nil && p.In != idempotency.Body {
-		return nil
-	}
-	escape := url.QueryEscape
-	if plan {
-		escape = func(text string) string { return expr.EncodeKnown(text, url.QueryEscape) }
-	}
-	switch p.In {
-	case idempotency.Header:
-		maps.DeleteFunc(r.Headers, func(name, _ string) bool { return strings.EqualFold(name, p.Name) })
-		if r.Headers == nil {
-			r.Headers = make(map[string]string, 1)
-		}
-		r.Headers[p.Name] = key
-	case idempotency.Query:
-		sep := "?"
-		if strings.Contains(r.URL, "?") {
-			sep = "&"
-		}
-		r.URL += sep + url.QueryEscape(p.Name) + "=" + escape(key)
-	case idempotency.Body:
-		payload := &r.Body
-		if r.Task != nil {
-			payload = &r.Task.Input
-		}
-		if plan && expr.HasPlaceholder(*payload) && (*payload)[0] == '"' {
-			return nil // the whole body is unknown in this plan, so the field has no place yet
-		}
-		body, err := withField(*payload, p.Name, key)
-		if err != nil {
-			return err
-		}
-		*payload = body
-	}
-	return nil
+// Request is the request of an attempt, as its intent records it, with secrets as references. It is
+// an HTTP request (Method, URL, Headers, Body), or one of Task and Child.
+type Request struct {
+	Method  string            `json:"method,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+	Task    *TaskRequest      `json:"task,omitempty"`
+	Child   *ChildRequest     `json:"child,omitempty"`
+	// Traceparent is set when the request is sent. It is not recorded, and not part of the hash.
+	// "": none. A header of this name in Headers takes precedence.
+	Traceparent string `json:"-"`
 }
 
-// visible reports whether an author's key can be used everywhere: in a header, a URL, a body, and
-// every store.
-func visible(key string) bool {
-	for _, c := range []byte(key) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return len(key) >= 1 && len(key) <= 255
+// TaskRequest is work for a worker.
+type TaskRequest struct {
+	Type  string          `json:"type"`
+	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// withField adds a field at the front of a JSON object, leaving the rest of its bytes unchanged.
-func withField(body json.RawMessage, name, value string) (json.RawMessage, error) {
-	body = bytes.TrimSpace(body)
-	if len(body) == 0 {
-		body = []byte("{}")
-	}
-	if body[0] != '{' {
-		return nil, &Failure{Code: "bad_key", Title: "the idempotency key goes into the body, but the body is not an object"}
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, fmt.Errorf("body: %w", err)
-	}
-	if _, taken := fields[name]; taken {
-		return nil, &Failure{Code: "bad_key", Title: "the body has a field " + strconv.Quote(name) + " already, where the idempotency key goes"}
-	}
-	field, err := journal.Encode(map[string]string{name: value})
-	if err != nil {
-		return nil, err
-	}
-	if len(fields) == 0 {
-		return field, nil
-	}
-	return append(append(field[:len(field)-1], ','), body[1:]...), nil
+// ChildRequest asks for a saga to be started as a step's child or, with Revert, to be undone.
+type ChildRequest struct {
+	Saga   string `json:"saga"`   // the child's id
+	Parent string `json:"parent"` // the parent's id
+	Revert bool   `json:"revert,omitempty"`
+
+	// The fields below belong to a start.
+	Definition string          `json:"definition,omitempty"` // "refund", or "refund@v3"
+	Input      json.RawMessage `json:"input,omitempty"`
+	Path       string          `json:"path,omitempty"`    // the parent's step
+	Depth      int             `json:"depth,omitempty"`   // see ParentData
+	Starter    string          `json:"starter,omitempty"` // see ParentData
+	Final      bool            `json:"final,omitempty"`   // a step of the parent's `finally` starts it
 }
 
-// decodeBody returns a body as a value.
-func decodeBody(body json.RawMessage) (any, error) {
-	if len(body) == 0 {
-		return nil, nil
+// Target returns what a request does, and to what: "POST" and a URL, "task" and a task's type,
+// "run" and a definition, "revert" and a saga.
+func (r *Request) Target() (verb, object string) {
+	switch {
+	case r.Task != nil:
+		return "task", r.Task.Type
+	case r.Child != nil && r.Child.Revert:
+		return "revert", "saga " + r.Child.Saga
+	case r.Child != nil:
+		return "run", r.Child.Definition
 	}
-	return expr.Decode(body)
+	return r.Method, r.URL
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
+// String returns the target in one line, for people.
+func (r *Request) String() string {
+	verb, object := r.Target()
+	return verb + " " + object
+}
+
+// Payload returns the data that the request carries: an HTTP request's body, or the input of a task
+// or child.
+func (r *Request) Payload() json.RawMessage {
+	switch {
+	case r.Task != nil:
+		return r.Task.Input
+	case r.Child != nil:
+		return r.Child.Input
+	}
+	return r.Body
+}

@@ -111,15 +111,3 @@ func (t *Trace) span(words ...string) SpanID {
 
 // At returns the traceparent of a request that is sent from a span.
 func (t *Trace) At(span SpanID) string { return Traceparent{t.ID, span, t.Flags}.String() }
-
-// Traceparent returns the header that is sent with the request, with the attempt's span; "" if the
-// saga's trace is not known.
-func (s *Send) Traceparent() string {
-	if s.Trace == nil {
-		return ""
-	}
-	return s.Trace.At(s.Trace.Attempt(s.Path, s.Way, s.Generation, s.Attempt))
-}
-
-// Trace returns the saga's trace, once the saga has started.
-func (m *Machine) Trace() *Trace { return &m.trace }

@@ -113,3 +113,6 @@ func MatchEvent(pattern, kind string) bool {
 	}
 	return pattern == kind
 }
+
+// OwnEvents is the prefix of the types of events that the server itself creates.
+const OwnEvents = "recourse."

@@ -20,12 +20,13 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Engine runs sagas.
 type Engine interface {
 	// Start is engine.Engine's.
-	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
+	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
 	// Now returns the time of the store's clock.
 	Now() time.Time
 }
@@ -181,7 +182,7 @@ func (s *Starter) begin(ctx context.Context, t catalog.Triggered, by *saga.Trigg
 		return fails("input_failed", "`input` could not be evaluated: %s", err)
 	}
 	def := t.Definition
-	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: t.Version, Input: input, Vars: s.cfg.Vars, Actor: actor, Traceparent: e.Traceparent})
+	data, unique, findings := machine.Begin(def, machine.StartOptions{Version: t.Version, Input: input, Vars: s.cfg.Vars, Actor: actor, Traceparent: e.Traceparent})
 	if len(findings) > 0 {
 		return uuid.Nil, findings, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // rig is a store, and a node that starts sagas in it and does nothing with them.
@@ -75,24 +76,24 @@ func another(t *testing.T, c *clock, store *memory.Store) *rig {
 func (r *rig) Now() time.Time { return r.clock.now() }
 
 // Start implements Engine.
-func (r *rig) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, _ bool) (saga.Begun, error) {
+func (r *rig) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, _ bool) (machine.Begun, error) {
 	if err := r.fails; err != nil {
 		r.fails = nil
-		return saga.Begun{}, err
+		return machine.Begun{}, err
 	}
 	id := uuid.Must(uuid.NewV7())
-	rec := saga.New(def, id).Start(data)
+	rec := machine.New(def, id).Start(data)
 	rec.Seq, rec.At, rec.Node = 1, r.clock.now(), r.node
 	journal.Seal(id, nil, &rec)
 	start.CreatedAt = r.clock.now()
 	results, err := r.store.Append(ctx, r.node, []journal.Append{{Saga: id, Start: &start, Records: []journal.Record{rec}, Row: &journal.Row{Status: "running"}}})
 	if err != nil {
-		return saga.Begun{}, err
+		return machine.Begun{}, err
 	}
 	if err := results[0].Err; err != nil {
-		return saga.Begun{ID: results[0].Saga}, err
+		return machine.Begun{ID: results[0].Saga}, err
 	}
-	return saga.Begun{ID: id, Stop: func() {}}, nil
+	return machine.Begun{ID: id, Stop: func() {}}, nil
 }
 
 func (r *rig) publish(src string) {

@@ -19,6 +19,7 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // rig is a real server in this process. The test can advance its clock and intercept its requests.
@@ -160,7 +161,7 @@ func (r *rig) failure(id string) (class journal.Class, f saga.Failure) {
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var step saga.StepView
+	var step machine.StepView
 	if err := json.NewDecoder(resp.Body).Decode(&step); err != nil {
 		r.t.Fatal(err)
 	}

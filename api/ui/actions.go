@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // action is a command that the user may give to a saga now, with its consequences.
@@ -29,7 +30,7 @@ type action struct {
 	Reason   string   // "", "optional" or "required"
 	Seen     string   // digest of the consequences that the user saw; the command is not sent if they have changed
 	Tried    *tried
-	Saga     *saga.View
+	Saga     *machine.View
 }
 
 // Lists of steps show at most this many entries of the beginning and of the end.
@@ -296,7 +297,7 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 // pressing the button twice starts one saga.
 func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
-	var next saga.View
+	var next machine.View
 	r, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
 	if err != nil {
 		return v.refused("retry", "", err)

@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // chart is a journal as lanes of bars, from which timelines are drawn.
@@ -71,7 +72,7 @@ type nesting struct {
 }
 
 // nestingOf returns the nesting; def and steps may be nil.
-func nestingOf(def *saga.Definition, steps []saga.StepView) nesting {
+func nestingOf(def *saga.Definition, steps []machine.StepView) nesting {
 	n := nesting{depth: map[string]int{}, place: make(map[string]int, len(steps))}
 	var walk func(list []*saga.Step, depth int)
 	walk = func(list []*saga.Step, depth int) {

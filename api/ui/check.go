@@ -9,6 +9,7 @@ import (
 
 	"recourse/saga"
 	"recourse/saga/expr"
+	"recourse/saga/machine"
 )
 
 // check is a way to find out in the remote service whether a request took effect.
@@ -21,7 +22,7 @@ type check struct {
 // checks returns ways to find out whether an entry's request took effect: the definition's own
 // status query, or else a GET of the request's URL. None of them changes anything in the remote
 // service. of is the entry's saga; if it is nil, it is read.
-func (v *request) checks(e entry, of *saga.View) []check {
+func (v *request) checks(e entry, of *machine.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
 		return nil
 	}
@@ -41,9 +42,9 @@ func (v *request) checks(e entry, of *saga.View) []check {
 // verification returns the status query of an entry's step as it would be sent; nil if the step has
 // none. If its templates read values that are unknown here, besides the input, the variables and
 // the key, it returns the query as it is written.
-func (v *request) verification(e entry, of *saga.View) *check {
+func (v *request) verification(e entry, of *machine.View) *check {
 	if of == nil {
-		of = &saga.View{}
+		of = &machine.View{}
 		if _, err := v.api.get(path("v1", "sagas", e.Saga), of); err != nil {
 			return nil
 		}
@@ -75,7 +76,7 @@ func (v *request) verification(e entry, of *saga.View) *check {
 }
 
 // known returns the values for a step's templates that are known here.
-func (v *request) known(e entry, def *saga.Definition, view saga.View) expr.Env {
+func (v *request) known(e entry, def *saga.Definition, view machine.View) expr.Env {
 	vars := map[string]any{}
 	for _, d := range def.Vars {
 		vars[d.Name] = d.Value

@@ -13,6 +13,7 @@ import (
 	"recourse/internal/costs/tally"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // funcs are the functions for templates.
@@ -65,7 +66,7 @@ func classMark(class journal.Class) string {
 }
 
 // lasted returns the duration of an attempt; "" while it is in flight.
-func lasted(a saga.AttemptView) string {
+func lasted(a machine.AttemptView) string {
 	if a.EndedAt == nil {
 		return ""
 	}

@@ -24,6 +24,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/kinds"
 	httpclient "recourse/saga/kinds/http/client"
+	"recourse/saga/machine"
 )
 
 // site is the UI on a real API, engine and store, with the mock services of a world.
@@ -193,7 +194,7 @@ func (x *site) publish(source string) {
 func (x *site) start(definition, input string) string {
 	x.t.Helper()
 	a := x.rest("POST", "/v1/sagas", fmt.Sprintf(`{"definition": %q, "input": %s}`, definition, input)).want(201)
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
 		x.t.Fatal(err)
 	}
@@ -201,9 +202,9 @@ func (x *site) start(definition, input string) string {
 }
 
 // saga reads a saga.
-func (x *site) saga(id string) saga.View {
+func (x *site) saga(id string) machine.View {
 	x.t.Helper()
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal([]byte(x.rest("GET", "/v1/sagas/"+id, "").want(200).body), &v); err != nil {
 		x.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // inboxView is the page of the inbox.
@@ -197,7 +198,7 @@ func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 
 // costOf returns a saga's cost; nil if it cannot be read.
 func (v *request) costOf(id string) *saga.CostView {
-	var view saga.View
+	var view machine.View
 	if _, err := v.api.get(path("v1", "sagas", id), &view); err != nil {
 		return nil
 	}
@@ -226,7 +227,7 @@ func raiseBudget(v *request) error {
 func (v *request) raise(id, seen string, body any) error {
 	at := path("v1", "sagas", id)
 	for range commandTries {
-		var view saga.View
+		var view machine.View
 		if _, err := v.api.get(at, &view); err != nil {
 			return err
 		}

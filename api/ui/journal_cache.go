@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"recourse/journal"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Bounds of a journal cache.
@@ -31,9 +31,9 @@ type followed struct {
 
 	mu      sync.Mutex
 	records []journal.Record
-	bytes   int           // bytes of the records' data
-	machine *saga.Machine // state after the records; nil if not computed, or if they cannot be applied
-	log     saga.StepLog
+	bytes   int              // bytes of the records' data
+	machine *machine.Machine // state after the records; nil if not computed, or if they cannot be applied
+	log     machine.StepLog
 }
 
 // take returns the cached saga, or an empty one. It waits while another request has it.
@@ -79,4 +79,4 @@ func (k *followed) add(records []journal.Record) {
 }
 
 // forget empties the followed saga.
-func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, saga.StepLog{} }
+func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, machine.StepLog{} }

@@ -17,13 +17,14 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 func TestShelf(t *testing.T) {
 	var s journalCache
 	put := func(id string, records, bytes int) {
 		k := s.take(id)
-		k.records, k.bytes, k.machine = make([]journal.Record, records), bytes, &saga.Machine{}
+		k.records, k.bytes, k.machine = make([]journal.Record, records), bytes, &machine.Machine{}
 		k.give()
 	}
 	ids := func() (list []string) {
@@ -218,7 +219,7 @@ func TestPartsOfSteps(t *testing.T) {
 		}
 		at = next(a)
 	}
-	var list struct{ Data []saga.StepView }
+	var list struct{ Data []machine.StepView }
 	if err := json.Unmarshal([]byte(x.rest("GET", "/v1/sagas/"+id+"/steps", "").want(200).body), &list); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // request is one request of a user.
@@ -84,7 +84,7 @@ func (v *request) run(show func(*request) error) error {
 
 // whole redirects from a URL with an abbreviated saga id to the one with the whole id.
 func (v *request) whole(id string) error {
-	var s saga.View
+	var s machine.View
 	if _, err := v.api.get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sagaView is a saga's page.
@@ -169,7 +170,7 @@ func (v *request) follows(d *sagaPage, began time.Time) {
 }
 
 // reasonOf describes a saga's reason; nil if it has none.
-func reasonOf(s saga.View) *reason {
+func reasonOf(s machine.View) *reason {
 	if s.Reason == nil || s.Status == saga.Succeeded {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // costBar is an amount as a bar, in thousandths.
@@ -48,7 +49,7 @@ func (d *sagaPage) money() moneyView {
 	}
 	m.Good, m.Bad, m.ReservedShare = share(new(big.Rat).Sub(spent, bad), whole), share(bad, whole), share(held, whole)
 	most := new(big.Rat)
-	var steps []saga.StepView
+	var steps []machine.StepView
 	for _, s := range d.Steps {
 		if s.Cost == "0" { // most steps of a large saga have none
 			continue
@@ -60,7 +61,7 @@ func (d *sagaPage) money() moneyView {
 			}
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b saga.StepView) int { return amount(b.Cost).Cmp(amount(a.Cost)) })
+	slices.SortStableFunc(steps, func(a, b machine.StepView) int { return amount(b.Cost).Cmp(amount(a.Cost)) })
 	for _, s := range steps[:min(len(steps), maxCosts)] {
 		cost, lost := amount(s.Cost), wasted(s)
 		m.Steps = append(m.Steps, costBar{Name: s.Path, Path: s.Path, Amount: money(s.Cost, c.Currency), Wasted: money(lost, c.Currency),

@@ -10,6 +10,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // journalPage is the number of records on a page.
@@ -21,7 +22,7 @@ const maxScanned = 20_000
 // journalView is a page of a journal.
 type journalView struct {
 	ID      string
-	Saga    saga.View
+	Saga    machine.View
 	Text    string // the searched text
 	Records []journalRow
 	Next    string // URL of the next page; "" for none

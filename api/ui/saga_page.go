@@ -16,6 +16,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // recordsPage is the maximum of records per response of the API.
@@ -23,14 +24,14 @@ const recordsPage = 1000
 
 // sagaPage is the API's data about one saga, and the state derived from it.
 type sagaPage struct {
-	Saga    saga.View
+	Saga    machine.View
 	Records []journal.Record
-	Steps   []saga.StepView
+	Steps   []machine.StepView
 	Entries []entry
 	Source  string // the definition's text; "" if it cannot be read
 	Started saga.StartedData
 	Def     *saga.Definition // nil if this program cannot use it
-	machine *saga.Machine    // nil if the records cannot be applied; not to be used after request.release
+	machine *machine.Machine // nil if the records cannot be applied; not to be used after request.release
 	Unread  string           // why they cannot be applied; "" if they can
 	now     time.Time
 }
@@ -92,7 +93,7 @@ func (v *request) head(id string, d *sagaPage) error {
 	}
 	d.Unread = err.Error()
 	var list struct {
-		Data []saga.View `json:"data"`
+		Data []machine.View `json:"data"`
 	}
 	if _, listErr := v.api.get("/v1/sagas?q="+url.QueryEscape(id), &list); listErr != nil {
 		return listErr
@@ -132,7 +133,7 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 		if err != nil {
 			return err
 		}
-		k.machine, k.log = saga.New(def, id), saga.StepLog{}
+		k.machine, k.log = machine.New(def, id), machine.StepLog{}
 	}
 	d.Def = k.machine.Definition()
 	for _, r := range k.records[k.machine.Seq():] {

@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 func TestMoney(t *testing.T) {
@@ -16,13 +17,13 @@ func TestMoney(t *testing.T) {
 		"tokens": {"input": 7, "output": 3}, "models": {"b-model": {"input": 7, "output": 3, "spent": "0.20"}, "a-model": {"input": 0, "output": 0, "spent": "0"}}}}`), &d.Saga); err != nil {
 		t.Fatal(err)
 	}
-	attempt := func(class journal.Class, cost string) saga.AttemptView {
-		return saga.AttemptView{Class: class, Cost: cost}
+	attempt := func(class journal.Class, cost string) machine.AttemptView {
+		return machine.AttemptView{Class: class, Cost: cost}
 	}
-	d.Steps = []saga.StepView{
+	d.Steps = []machine.StepView{
 		{Path: "free", Cost: "0"},
-		{Path: "cheap", Cost: "0.1", Attempts: []saga.AttemptView{attempt(journal.Succeeded, "0.1")}},
-		{Path: "dear", Cost: "0.25", Attempts: []saga.AttemptView{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
+		{Path: "cheap", Cost: "0.1", Attempts: []machine.AttemptView{attempt(journal.Succeeded, "0.1")}},
+		{Path: "dear", Cost: "0.25", Attempts: []machine.AttemptView{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
 	}
 	want := moneyView{
 		Spent: "0.35 EUR", Wasted: "0.10 EUR", Reserved: "0.05 EUR", Budget: "1.00 EUR", Good: 250, Bad: 100, ReservedShare: 50, Any: true, Tokens: saga.TokensView{Input: 7, Output: 3},
@@ -41,14 +42,14 @@ func TestReasonOf(t *testing.T) {
 	failed := &saga.Reason{Code: "step_failed", Step: "charge", Title: "HTTP 402"}
 	tests := []struct {
 		name string
-		view saga.View
+		view machine.View
 		want *reason
 	}{
-		{"none", saga.View{Status: saga.Running}, nil},
-		{"undone", saga.View{Status: saga.Compensated, Reason: failed}, &reason{Word: "Undone", Step: "charge", Title: "HTTP 402"}},
-		{"failed", saga.View{Status: saga.Failed, Reason: failed}, &reason{Word: "Failed", Step: "charge", Title: "HTTP 402"}},
-		{"in flight", saga.View{Status: saga.Undoing, Reason: failed}, &reason{Word: "Being undone", Step: "charge", Title: "HTTP 402"}},
-		{"cancelled where a step stood", saga.View{Status: saga.Compensated, Reason: &saga.Reason{Code: "cancelled", Step: "charge", Title: "the saga was cancelled", Detail: "why"}},
+		{"none", machine.View{Status: saga.Running}, nil},
+		{"undone", machine.View{Status: saga.Compensated, Reason: failed}, &reason{Word: "Undone", Step: "charge", Title: "HTTP 402"}},
+		{"failed", machine.View{Status: saga.Failed, Reason: failed}, &reason{Word: "Failed", Step: "charge", Title: "HTTP 402"}},
+		{"in flight", machine.View{Status: saga.Undoing, Reason: failed}, &reason{Word: "Being undone", Step: "charge", Title: "HTTP 402"}},
+		{"cancelled where a step stood", machine.View{Status: saga.Compensated, Reason: &saga.Reason{Code: "cancelled", Step: "charge", Title: "the saga was cancelled", Detail: "why"}},
 			&reason{Word: "Undone", Title: "the saga was cancelled", More: "why"}},
 	}
 	for _, tt := range tests {
@@ -63,10 +64,10 @@ func TestReasonOf(t *testing.T) {
 func TestChild(t *testing.T) {
 	d := &sagaPage{}
 	request := json.RawMessage(`{"child":{"saga":"c-1","parent":"p-1","definition":"x"}}`)
-	if got := d.child(saga.StepView{Kind: "run", Input: request}); got != "c-1" {
+	if got := d.child(machine.StepView{Kind: "run", Input: request}); got != "c-1" {
 		t.Errorf("child %q", got)
 	}
-	if got := d.child(saga.StepView{Kind: "http", Input: json.RawMessage(`{"method":"GET","url":"http://x"}`)}); got != "" {
+	if got := d.child(machine.StepView{Kind: "http", Input: json.RawMessage(`{"method":"GET","url":"http://x"}`)}); got != "" {
 		t.Errorf("a request runs saga %q", got)
 	}
 }
@@ -75,9 +76,9 @@ func TestChild(t *testing.T) {
 func TestRows(t *testing.T) {
 	d := &sagaPage{}
 	for i := range 1000 {
-		s := saga.StepView{Path: "each[" + itoa(i) + "].make", Status: saga.StepSucceeded, Cost: "0"}
+		s := machine.StepView{Path: "each[" + itoa(i) + "].make", Status: machine.StepSucceeded, Cost: "0"}
 		if i == 500 {
-			s.Status = saga.StepInDoubt
+			s.Status = machine.StepInDoubt
 		}
 		d.Steps = append(d.Steps, s)
 	}
@@ -88,7 +89,7 @@ func TestRows(t *testing.T) {
 			continue
 		}
 		shown++
-		doubt = doubt || r.Status == saga.StepInDoubt
+		doubt = doubt || r.Status == machine.StepInDoubt
 	}
 	if shown != maxSteps || shown+folded != 1000 || !doubt {
 		t.Errorf("%d shown, %d folded, the one in doubt: %t", shown, folded, doubt)

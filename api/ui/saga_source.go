@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // maxSource is the maximum of lines of a definition on a page.
@@ -14,16 +15,16 @@ const maxSource = 2500
 type sourceLine struct {
 	N    int
 	Text string
-	Mark saga.StepStatus // status of the step that begins here; "" for none, or if it has not started
-	Now  bool            // its step is running or waiting
-	Bad  bool            // its step has failed or is in doubt
-	Path string          // path of the step that begins here
+	Mark machine.StepStatus // status of the step that begins here; "" for none, or if it has not started
+	Now  bool               // its step is running or waiting
+	Bad  bool               // its step has failed or is in doubt
+	Path string             // path of the step that begins here
 }
 
 // worst orders statuses: if a step has several iterations, the line shows the one that needs
 // attention most.
-var worst = []saga.StepStatus{saga.Pending, saga.StepSkipped, saga.StepSucceeded, saga.StepUndone, saga.StepFailed, saga.StepWaiting, saga.StepRunning,
-	saga.StepUndoing, saga.StepUndoFail, saga.StepInDoubt, saga.StepHeld}
+var worst = []machine.StepStatus{machine.Pending, machine.StepSkipped, machine.StepSucceeded, machine.StepUndone, machine.StepFailed, machine.StepWaiting, machine.StepRunning,
+	machine.StepUndoing, machine.StepUndoFail, machine.StepInDoubt, machine.StepHeld}
 
 // source lists the definition's lines with the statuses of their steps.
 func (d *sagaPage) source() []sourceLine {
@@ -38,7 +39,7 @@ func (d *sagaPage) source() []sourceLine {
 	if d.Def == nil {
 		return lines
 	}
-	status := map[string]saga.StepStatus{}
+	status := map[string]machine.StepStatus{}
 	path := map[string]string{}
 	for _, s := range d.Steps {
 		id := saga.StepID(s.Path)
@@ -55,7 +56,7 @@ func (d *sagaPage) source() []sourceLine {
 		l := &lines[i]
 		if id, ok := begins[l.N]; ok {
 			at = id
-			if s := status[id]; s != saga.Pending && s != "" {
+			if s := status[id]; s != machine.Pending && s != "" {
 				l.Mark, l.Path = s, path[id]
 			}
 		} else if l.Text != "" && !strings.HasPrefix(l.Text, " ") && !strings.HasPrefix(l.Text, "-") && !strings.HasPrefix(l.Text, "\t") {
@@ -65,9 +66,9 @@ func (d *sagaPage) source() []sourceLine {
 			continue
 		}
 		switch status[at] {
-		case saga.StepRunning, saga.StepWaiting, saga.StepInDoubt, saga.StepHeld, saga.StepUndoing:
+		case machine.StepRunning, machine.StepWaiting, machine.StepInDoubt, machine.StepHeld, machine.StepUndoing:
 			l.Now = !d.ended()
-		case saga.StepFailed, saga.StepUndoFail:
+		case machine.StepFailed, machine.StepUndoFail:
 			l.Bad = true
 		}
 	}

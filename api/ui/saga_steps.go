@@ -10,6 +10,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Bounds of the steps on a saga's page. The step's own page shows the rest.
@@ -21,7 +22,7 @@ const (
 
 // stepRow is a row in the list of steps.
 type stepRow struct {
-	saga.StepView
+	machine.StepView
 	Saga     string
 	Name     string // its path without the enclosing blocks
 	Depth    int
@@ -44,20 +45,20 @@ type stepRow struct {
 const notReached = "not_reached"
 
 // attention reports whether a step is among the most relevant ones.
-func attention(s saga.StepView) bool {
+func attention(s machine.StepView) bool {
 	switch s.Status {
-	case saga.StepInDoubt, saga.StepHeld, saga.StepUndoFail, saga.StepFailed, saga.StepRunning, saga.StepWaiting, saga.StepUndoing:
+	case machine.StepInDoubt, machine.StepHeld, machine.StepUndoFail, machine.StepFailed, machine.StepRunning, machine.StepWaiting, machine.StepUndoing:
 		return true
 	}
 	return len(s.Attempts) > 1
 }
 
 // found returns the steps whose paths contain a text.
-func (d *sagaPage) found(find string) []saga.StepView {
+func (d *sagaPage) found(find string) []machine.StepView {
 	if find == "" {
 		return d.Steps
 	}
-	return slices.DeleteFunc(slices.Clone(d.Steps), func(s saga.StepView) bool { return !strings.Contains(s.Path, find) })
+	return slices.DeleteFunc(slices.Clone(d.Steps), func(s machine.StepView) bool { return !strings.Contains(s.Path, find) })
 }
 
 // stepsAt returns the URL of a saga's page that lists the steps whose paths contain a text, from a
@@ -115,10 +116,10 @@ func (d *sagaPage) rows(find string, most int) []stepRow {
 	return rows
 }
 
-func (d *sagaPage) row(s saga.StepView, depth int) stepRow {
+func (d *sagaPage) row(s machine.StepView, depth int) stepRow {
 	r := stepRow{StepView: s, Saga: d.Saga.ID, Depth: min(depth, 6), Currency: d.Saga.Cost.Currency, Request: s.Input, Wasted: wasted(s)}
 	r.Name = laneName(&lane{path: s.Path})
-	if s.Status == saga.Pending && d.ended() {
+	if s.Status == machine.Pending && d.ended() {
 		r.Status = notReached
 	}
 	if d.Def != nil {
@@ -141,7 +142,7 @@ func (d *sagaPage) row(s saga.StepView, depth int) stepRow {
 }
 
 // forward returns the number and the duration of a step's own attempts.
-func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
+func (d *sagaPage) forward(s machine.StepView) (n int, took time.Duration) {
 	var begin time.Time
 	for _, a := range s.Attempts {
 		if a.Query || a.Way != journal.Do {
@@ -160,7 +161,7 @@ func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
 }
 
 // child returns the id of the saga that a step started; "" for none.
-func (d *sagaPage) child(s saga.StepView) string {
+func (d *sagaPage) child(s machine.StepView) string {
 	var request saga.Request
 	if s.Kind != "run" || json.Unmarshal(s.Input, &request) != nil || request.Child == nil {
 		return ""
@@ -180,22 +181,22 @@ func (r stepRow) short() stepRow {
 }
 
 // advice returns advice about a step that has not succeeded.
-func advice(s saga.StepView, asked bool) string {
+func advice(s machine.StepView, asked bool) string {
 	switch {
 	case asked:
 		return "The step needs a person. The request and the possible decisions are at the top of this page."
-	case s.Status == saga.StepInDoubt:
+	case s.Status == machine.StepInDoubt:
 		return "Its effect may or may not have happened. Nobody has to act: the request is repeated with the same key, or the remote service is asked."
-	case s.Status == saga.StepUndoFail:
+	case s.Status == machine.StepUndoFail:
 		return "Its effect is not undone. Undo it by hand in the remote service that got the request below, where you can find it by its key."
-	case s.Status == saga.StepWaiting && len(s.Attempts) > 0:
+	case s.Status == machine.StepWaiting && len(s.Attempts) > 0:
 		return "It is retried automatically, after the wait."
 	}
 	return ""
 }
 
 // wasted returns the cost of a step's failed attempts; "" for none.
-func wasted(s saga.StepView) string {
+func wasted(s machine.StepView) string {
 	sum := new(big.Rat)
 	places := 0
 	for _, a := range s.Attempts {
@@ -224,7 +225,7 @@ func showStep(v *request) error {
 		return err
 	}
 	name := v.r.PathValue("path")
-	at := slices.IndexFunc(d.Steps, func(s saga.StepView) bool { return s.Path == name })
+	at := slices.IndexFunc(d.Steps, func(s machine.StepView) bool { return s.Path == name })
 	if at < 0 {
 		return &problem{Status: 404, Title: "No such step", Detail: "the saga's page lists its steps; an iteration of a loop that has not begun has none yet"}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/api"
-
 	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const flow = `saga: flow
@@ -351,7 +351,7 @@ func TestSagaEscapes(t *testing.T) {
 	x.publish(strings.Replace(flow, "input:", "description: \""+canary+"\"\ninput:", 1))
 	x.fault(world.Rule{Match: world.Match{Method: "PUT"}, Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"` + canary + `"}`}})
 	body := fmt.Sprintf(`{"definition": "flow", "input": {"items": [1], "title": %q}, "labels": {"who": %q}}`, canary+`"'`, canary)
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal([]byte(x.rest("POST", "/v1/sagas", body).want(201).body), &v); err != nil {
 		t.Fatal(err)
 	}

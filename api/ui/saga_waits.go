@@ -6,6 +6,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // wait is something that a saga waits for, except people.
@@ -30,7 +31,7 @@ func (d *sagaPage) waits(link func(string) string) (list []wait, more int) {
 	if d.machine == nil {
 		return list, 0
 	}
-	var waiting []saga.StepView
+	var waiting []machine.StepView
 	for _, s := range d.Steps {
 		if mayWait(s.Status) {
 			waiting = append(waiting, s)
@@ -53,12 +54,12 @@ func (d *sagaPage) waits(link func(string) string) (list []wait, more int) {
 }
 
 // mayWait reports whether steps of a status may wait for something.
-func mayWait(s saga.StepStatus) bool {
-	return s == saga.StepRunning || s == saga.StepWaiting || s == saga.StepInDoubt || s == saga.StepUndoing
+func mayWait(s machine.StepStatus) bool {
+	return s == machine.StepRunning || s == machine.StepWaiting || s == machine.StepInDoubt || s == machine.StepUndoing
 }
 
 // wait returns what a step waits for; false if it does not wait, or waits for a person.
-func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, bool) {
+func (d *sagaPage) wait(s machine.StepView, last map[string]journal.Record) (wait, bool) {
 	for _, e := range d.Entries {
 		if e.Path == s.Path {
 			return wait{}, false
@@ -91,7 +92,7 @@ func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, 
 }
 
 // lastIntents returns the last intents and outcomes of steps.
-func (d *sagaPage) lastIntents(of []saga.StepView) map[string]journal.Record {
+func (d *sagaPage) lastIntents(of []machine.StepView) map[string]journal.Record {
 	last := make(map[string]journal.Record, len(of))
 	wanted := make(map[string]bool, len(of))
 	for _, s := range of {

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sagasView is the list of sagas.
 type sagasView struct {
 	Filter  sagasFilter
 	Counts  []statusCount
-	Sagas   []saga.View
+	Sagas   []machine.View
 	Asks    map[string]string // titles of inbox entries, by saga
 	Next    string            // URL of the next page, "" for none
 	First   string            // URL of the first page, "" on the first page
@@ -81,9 +82,9 @@ func showSagas(v *request) error {
 		v.still = true
 	}
 	var list struct {
-		Data    []saga.View `json:"data"`
-		Next    string      `json:"next_cursor"`
-		Scanned saga.Time   `json:"looked_back_to"`
+		Data    []machine.View `json:"data"`
+		Next    string         `json:"next_cursor"`
+		Scanned saga.Time      `json:"looked_back_to"`
 	}
 	for scans := 1; ; scans++ {
 		list.Next, list.Scanned = "", saga.Time{}
@@ -124,8 +125,8 @@ const maxAsks = 200
 
 // asks returns the titles of the inbox entries of listed sagas. If they cannot be read, the list
 // omits them.
-func (v *request) asks(list []saga.View) map[string]string {
-	if !slices.ContainsFunc(list, func(s saga.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
+func (v *request) asks(list []machine.View) map[string]string {
+	if !slices.ContainsFunc(list, func(s machine.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
 		return nil
 	}
 	var inbox struct {

@@ -13,6 +13,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
+	"recourse/saga/machine"
 )
 
 // startView is the form that starts a saga.
@@ -32,18 +33,18 @@ type startView struct {
 
 // planView is the plan of a start.
 type planView struct {
-	saga.Plan
+	machine.Plan
 	Rest []plannedUndo // compensations in their order
 }
 
 // Pivots reports whether the plan has a pivot.
 func (p planView) Pivots() bool {
-	return slices.ContainsFunc(p.Steps, func(s saga.PlannedStep) bool { return s.Pivot })
+	return slices.ContainsFunc(p.Steps, func(s machine.PlannedStep) bool { return s.Pivot })
 }
 
 type plannedUndo struct {
 	Path string
-	*saga.Planned
+	*machine.Planned
 }
 
 // showStart serves GET /definitions/{name}/start?version=v2.
@@ -112,14 +113,14 @@ func startSaga(v *request) error {
 		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is incomplete", Detail: "nothing was started or sent: fix the marked fields"})
 	}
 	if form.Get("do") == "plan" {
-		var plan saga.Plan
+		var plan machine.Plan
 		if _, err := v.api.do(v.r.Context(), http.MethodPost, "/v1/plan", body, nil, &plan); err != nil {
 			return v.startRefused(page, err)
 		}
 		page.Plan = &planView{Plan: plan, Rest: undone(plan)}
 		return v.render("definition-start", "Plan of "+page.Name, page)
 	}
-	var begun saga.View
+	var begun machine.View
 	// The start continues even if the user leaves the page; sending the form again returns the same
 	// saga.
 	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPost, "/v1/sagas", body, http.Header{"Idempotency-Key": {page.Key}}, &begun)
@@ -189,10 +190,10 @@ func (v *request) startAgain(page *startView, p *problem) error {
 }
 
 // undone lists the compensations in the order in which they would run.
-func undone(p saga.Plan) []plannedUndo {
+func undone(p machine.Plan) []plannedUndo {
 	var list []plannedUndo
 	for _, at := range p.Undo {
-		i := slices.IndexFunc(p.Steps, func(s saga.PlannedStep) bool { return s.Path == at })
+		i := slices.IndexFunc(p.Steps, func(s machine.PlannedStep) bool { return s.Path == at })
 		u := plannedUndo{Path: at}
 		if i >= 0 {
 			u.Planned = p.Steps[i].Undo

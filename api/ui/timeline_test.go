@@ -19,6 +19,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -54,9 +55,9 @@ steps:
 `
 
 // scripted returns the responses to each step's attempts in turn; the default is success.
-func scripted(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer {
+func scripted(by map[string][]saga.Answer) func(machine.Send, time.Time) saga.Answer {
 	seen := map[string]int{}
-	return func(s saga.Send, _ time.Time) saga.Answer {
+	return func(s machine.Send, _ time.Time) saga.Answer {
 		name := string(s.Way) + " " + s.Path
 		n := seen[name]
 		seen[name]++
@@ -91,7 +92,7 @@ func TestTimelines(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := storytest.Play(t, drawn, tt.script)
-			steps, err := saga.Steps(p.Machine, p.Records)
+			steps, err := machine.Steps(p.Machine, p.Records)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +231,7 @@ func TestTimelineCuts(t *testing.T) {
 func TestTimelineOfACancel(t *testing.T) {
 	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Commands: map[int64]saga.Command{4: {Kind: "cancel", Actor: "ada", Reason: "enough"}},
 		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})
-	steps, err := saga.Steps(p.Machine, p.Records)
+	steps, err := machine.Steps(p.Machine, p.Records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestTimelineOfACancel(t *testing.T) {
 		}
 	}
 	for _, s := range steps {
-		if s.Path == "pause" && s.Status != saga.StepSkipped {
+		if s.Path == "pause" && s.Status != machine.StepSkipped {
 			t.Errorf("the step that slept is %s", s.Status)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/story"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type approveCmd struct {
@@ -151,7 +152,7 @@ func decide(a *cli.App, cl *client, o cli.OutputFlag, id, step, do string, body 
 	if o.Machine() {
 		return a.Raw(r.body)
 	}
-	var v saga.StepView
+	var v machine.StepView
 	if err := r.into(&v); err != nil {
 		return err
 	}

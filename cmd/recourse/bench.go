@@ -157,7 +157,7 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 		return nil, err
 	}
 	checked, err := verify.Newest(b.app, b.dbs.engine, b.size.verify)
-	r.Ran(database.Kind(b.dbs.engine), machine(), checked)
+	r.Ran(database.Kind(b.dbs.engine), hardware(), checked)
 	return r, err
 }
 
@@ -211,8 +211,8 @@ func withDatabase(url, name string) string {
 
 func of(p *process.Process) bench.Process { return bench.Process{URL: p.URL, PID: p.PID()} }
 
-// machine describes the machine.
-func machine() string {
+// hardware describes the machine.
+func hardware() string {
 	model := runtime.GOARCH
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {

@@ -17,6 +17,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // seeder is a node that only accepts starts. It uses a server's lane and does the commits itself,
@@ -112,7 +113,7 @@ func start(s bench.Seed, defs map[string]published, now time.Time) (engine.Start
 	if !ok {
 		return engine.StartSaga{}, fmt.Errorf("there is no definition %s to seed", s.Definition)
 	}
-	data, unique, wrong := saga.Begin(p.def, saga.StartOptions{Version: p.version, Input: json.RawMessage(s.Input), Labels: s.Labels})
+	data, unique, wrong := machine.Begin(p.def, machine.StartOptions{Version: p.version, Input: json.RawMessage(s.Input), Labels: s.Labels})
 	if len(wrong) > 0 {
 		return engine.StartSaga{}, fmt.Errorf("seed a saga of %s: %s", s.Definition, wrong[0].Detail)
 	}

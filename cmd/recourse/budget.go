@@ -9,6 +9,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type budgetCmd struct {
@@ -55,7 +56,7 @@ func (c *budgetCmd) Run(a *cli.App) error {
 	if c.Machine() {
 		return a.Raw(r.body)
 	}
-	var v saga.View
+	var v machine.View
 	if err := r.into(&v); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (c *client) seq(id string, given int64) (int64, error) {
 	if given != 0 {
 		return given, nil
 	}
-	var v saga.View
+	var v machine.View
 	_, err := c.get(sagaPath(id), &v)
 	return v.Seq, err
 }

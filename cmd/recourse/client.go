@@ -18,6 +18,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // client sends requests to a server's API.
@@ -200,7 +201,7 @@ func (c *client) fullID(text string) (string, error) {
 	if len(text) == len(uuid.Nil.String()) {
 		return text, nil
 	}
-	var v saga.View
+	var v machine.View
 	_, err := c.get(sagaPath(text), &v)
 	return v.ID, err
 }

@@ -7,7 +7,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type resolveCmd struct {
@@ -53,7 +53,7 @@ func (c *resolveCmd) Run(a *cli.App) error {
 	if c.Machine() {
 		return a.Raw(r.body)
 	}
-	var v saga.StepView
+	var v machine.StepView
 	if err := r.into(&v); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func commandSaga(a *cli.App, f serverFlags, o cli.OutputFlag, id, command string
 	if o.Machine() {
 		return a.Raw(r.body)
 	}
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal(r.body, &v); err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}

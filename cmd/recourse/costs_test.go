@@ -10,7 +10,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/internal/cli"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // The table shows the costs that the models reported. A fallback counts for the requested model.
@@ -41,7 +41,7 @@ func TestCosts(t *testing.T) {
 			first = strings.TrimSpace(id)
 		}
 	}
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal([]byte(ok(t, s.env, "show", first, "-o", "json")), &v); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // demoPrices is the price list of the demo's stub model, so that its sagas cost something.
@@ -84,7 +84,7 @@ func (d *demo) leave() error {
 // live reports whether a saga of a definition has not ended.
 func (d *demo) live(definition string) (bool, error) {
 	var page struct {
-		Data []saga.View `json:"data"`
+		Data []machine.View `json:"data"`
 	}
 	r, err := d.client.do(call{method: http.MethodGet, path: "/v1/sagas?limit=1&status=running,waiting,paused,compensating,stuck&definition=" + definition})
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *demo) live(definition string) (bool, error) {
 
 // begin starts a saga.
 func (d *demo) begin(definition, input string) (string, error) {
-	var v saga.View
+	var v machine.View
 	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: definition, Input: json.RawMessage(input)}})
 	if err != nil {
 		return "", err

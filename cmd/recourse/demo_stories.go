@@ -12,7 +12,7 @@ import (
 	"recourse/examples/world"
 	"recourse/internal/cli/view"
 	"recourse/internal/story"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // demoStory is one story of the demo: a saga, the world's faults, and other events during it.
@@ -77,7 +77,7 @@ func (d *demo) play(s demoStory) error {
 			return err
 		}
 	}
-	var v saga.View
+	var v machine.View
 	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: s.definition, Input: json.RawMessage(s.input)}})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *demo) does(format string, args ...any) {
 
 // crash kills the server after the charge took effect, and starts another one.
 func (d *demo) crash(id string) error {
-	var step saga.StepView
+	var step machine.StepView
 	if _, err := d.client.get(sagaPath(id, "steps", "charge"), &step); err != nil {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 	"recourse/internal/cli/export"
 	"recourse/internal/cli/view"
 	"recourse/journal"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // follow shows a saga of a server live, until its end.
-func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
+func (c *showCmd) follow(a *cli.App, cl *client, v machine.View) error {
 	id, err := uuid.FromString(v.ID)
 	if err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
@@ -24,7 +24,7 @@ func (c *showCmd) follow(a *cli.App, cl *client, v saga.View) error {
 	def := cl.definition(v.Definition, v.Version)
 	w := &view.Saga{Def: def, ID: id}
 	if def != nil {
-		w.Machine = saga.New(def, id)
+		w.Machine = machine.New(def, id)
 	}
 	show := view.New(a, def, c.Machine())
 	if t, ok := show.(*view.Tree); ok {

@@ -13,7 +13,7 @@ import (
 	"recourse/internal/cli/export"
 	"recourse/internal/story"
 	"recourse/journal"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type journalCmd struct {
@@ -30,7 +30,7 @@ func (c *journalCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	var v saga.View
+	var v machine.View
 	if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
 	"recourse/internal/costs/tally"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type listCmd struct {
@@ -74,7 +74,7 @@ const maxScans = 200
 
 // printRawSagas prints a table of sagas from the server's JSON.
 func printRawSagas(a *cli.App, raw []json.RawMessage) error {
-	list := make([]saga.View, len(raw))
+	list := make([]machine.View, len(raw))
 	for i := range raw {
 		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
 			return fmt.Errorf("the server's response cannot be read: %w", err)
@@ -89,7 +89,7 @@ const roomy = 110
 
 // printSagas prints a table of sagas. On a narrow terminal it shows ages instead of start times,
 // and rounds costs.
-func printSagas(a *cli.App, list []saga.View) {
+func printSagas(a *cli.App, list []machine.View) {
 	columns := []cli.Column{{Head: "SAGA"}, {Head: "DEFINITION", Least: 8}, {Head: "STATUS"}, {Head: "STARTED"}, {Head: "COST", Extra: true}, {Head: "WHY", Least: 6, Extra: true}}
 	short := a.TTY && a.Columns() < roomy
 	if short {

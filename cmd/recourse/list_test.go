@@ -15,6 +15,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // --after and --before become times that the server compares with.
@@ -143,7 +144,7 @@ func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	ok(t, s.env, "definitions", "apply", file(t, "p.yaml", "saga: waits\nsteps:\n  - id: all\n    parallel:\n      - {id: cook, task: kitchen.cook}\n      - {id: child, run: asks}\n      - {id: paid, signal: com.shop.paid, timeout: 2h}\n      - {id: night, sleep: 3d}\n"))
 	id := strings.Fields(ok(t, s.env, "start", "waits"))[0]
 	waitFor(t, s, id, saga.Waiting)
-	var list []saga.View
+	var list []machine.View
 	// The child starts after its parent has started to wait.
 	for deadline := time.Now().Add(time.Minute); len(list) == 0; {
 		if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || time.Now().After(deadline) {

@@ -22,12 +22,12 @@ import (
 	"recourse/internal/statedir"
 	"recourse/internal/tracing"
 	"recourse/journal"
-	"recourse/saga"
 	"recourse/saga/kinds"
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
-	runkind "recourse/saga/kinds/run"
+	runclient "recourse/saga/kinds/run/client"
+	"recourse/saga/machine"
 )
 
 // nodeOptions configure a node, in `serve` and in `run`.
@@ -71,8 +71,8 @@ type node struct {
 	typical *costs.Typical  // typical costs of sagas
 	beside  sync.WaitGroup  // goroutines besides the engine's
 	log     *slog.Logger
-	ended   chan error    // receives the result of the engine's Run
-	notices *saga.Notices // nil: no sink gets notices
+	ended   chan error       // receives the result of the engine's Run
+	notices *machine.Notices // nil: no sink gets notices
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -102,7 +102,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.steps = httpclient.New(httpclient.Config{Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now})
 	n.models = llmclient.New(llmclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now})
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
-	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
+	runner := &runclient.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
 	if o.State != nil {
 		predecessor, registered = o.State.Predecessor(), o.State.Name

@@ -11,6 +11,7 @@ import (
 	"recourse/internal/cli/view"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // serverStats are counts over all sagas, as the API returns them.
@@ -38,7 +39,7 @@ type overview struct {
 	client  *client
 	stats   serverStats
 	oldest  map[string]time.Time // the oldest inbox entry, by kind
-	sagas   []saga.View          // live sagas, those that need a person first, then the newest
+	sagas   []machine.View       // live sagas, those that need a person first, then the newest
 	steps   map[string]stepSeen  // by saga
 	totals  []total              // totals of the last frames
 	cost    []retry.Money        // today's costs, by currency
@@ -76,9 +77,9 @@ func (o *overview) read(rows int) error {
 	if err := o.readInbox(); err != nil {
 		return err
 	}
-	var list []saga.View
+	var list []machine.View
 	for _, statuses := range [][]string{urgent, usual} {
-		more, err := pages[saga.View](o.client, "/v1/sagas", url.Values{"status": statuses}, max(rows-len(list), 1))
+		more, err := pages[machine.View](o.client, "/v1/sagas", url.Values{"status": statuses}, max(rows-len(list), 1))
 		if err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (o *overview) readSteps() error {
 	for _, v := range o.sagas {
 		s, ok := o.steps[v.ID]
 		if (!ok || s.seq != v.Seq) && v.Seq < longSaga {
-			var list page[saga.StepView]
+			var list page[machine.StepView]
 			_, err := o.client.get(sagaPath(v.ID, "steps"), &list)
 			if err != nil && cli.ExitCode(err) != cli.NotFound { // deleted concurrently
 				return err
@@ -149,14 +150,14 @@ var blocks = []string{"switch", "parallel", "foreach", "repeat"}
 
 // standsAt returns a saga's current step, with the number of others in flight, or else the next
 // step.
-func standsAt(list []saga.StepView) string {
+func standsAt(list []machine.StepView) string {
 	text, next, others := "", "", 0
 	for _, s := range list {
 		m := view.Marks[s.Status]
 		if slices.Contains(blocks, s.Kind) {
 			continue
 		}
-		if s.Status == saga.Pending && next == "" {
+		if s.Status == machine.Pending && next == "" {
 			next = m.Text + " " + s.Path
 		}
 		if !m.Moves {
@@ -180,7 +181,7 @@ func standsAt(list []saga.StepView) string {
 // readCost sums the costs of the sagas that were started today, by this machine's calendar.
 func (o *overview) readCost(now time.Time) error {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
-	list, err := pages[saga.View](o.client, "/v1/sagas", url.Values{"started_after": {midnight.UTC().Format(time.RFC3339Nano)}}, pricedMost)
+	list, err := pages[machine.View](o.client, "/v1/sagas", url.Values{"started_after": {midnight.UTC().Format(time.RFC3339Nano)}}, pricedMost)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"recourse/internal/cli/config"
 	"recourse/internal/test/buffer"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // plays run the definitions of docs/patterns.md, with success and with failures.
@@ -180,15 +181,15 @@ func (p *play) start(name, input string) string {
 }
 
 // to starts a saga and waits until it has a status.
-func (p *play) to(name, input string, want saga.Status) saga.View {
+func (p *play) to(name, input string, want saga.Status) machine.View {
 	p.Helper()
 	return waitFor(p.T, p.s, p.start(name, input), want)
 }
 
 // newest returns the newest saga of a definition.
-func (p *play) newest(definition string) (v saga.View) {
+func (p *play) newest(definition string) (v machine.View) {
 	p.Helper()
-	var list []saga.View
+	var list []machine.View
 	if err := json.Unmarshal([]byte(ok(p.T, p.s.env, "list", "--definition", definition, "--limit", "1", "-o", "json")), &list); err != nil || len(list) != 1 {
 		p.Fatalf("%v, %d sagas", err, len(list))
 	}
@@ -222,7 +223,7 @@ func (p *play) stands(want int) {
 }
 
 // field returns a field of a saga's output.
-func (p *play) field(v saga.View, name string) string {
+func (p *play) field(v machine.View, name string) string {
 	p.Helper()
 	var out map[string]json.RawMessage
 	if err := json.Unmarshal(v.Output, &out); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // predictor completes with data from the server that the line or the environment names.
@@ -54,7 +54,7 @@ func (p *predictor) ids(q url.Values) []string {
 	if c == nil {
 		return nil
 	}
-	list, err := pages[saga.View](c, "/v1/sagas", q, completedSagas)
+	list, err := pages[machine.View](c, "/v1/sagas", q, completedSagas)
 	if err != nil {
 		return nil
 	}

@@ -12,13 +12,14 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // exported returns a journal in each form of export.
 func exported(t *testing.T) (source string, p storytest.Played, forms map[string]string) {
 	t.Helper()
 	source = "saga: trip\nsteps:\n  - id: book\n    http: POST http://127.0.0.1:7000/x\n    body: {n: 9007199254740993}\n    in_doubt: ask\n    compensate: none\n"
-	p = storytest.Play(t, source, storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return saga.InterruptedAnswer() }})
+	p = storytest.Play(t, source, storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer { return saga.InterruptedAnswer() }})
 	var lines, list []string
 	for _, r := range p.Records {
 		b, err := journal.Encode(r)

@@ -19,6 +19,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/llm"
+	"recourse/saga/machine"
 )
 
 type runCmd struct {
@@ -94,7 +95,7 @@ func (c *runCmd) Run(a *cli.App) error {
 	return err
 }
 
-func (l *local) run(c *runCmd, o saga.StartOptions) error {
+func (l *local) run(c *runCmd, o machine.StartOptions) error {
 	actions, err := c.ReadActions(l.app)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 }
 
 // begin publishes the actions and the definition in the store and starts the saga.
-func (l *local) begin(file string, actions *definition.Actions, o saga.StartOptions) error {
+func (l *local) begin(file string, actions *definition.Actions, o machine.StartOptions) error {
 	ctx := l.app.Ctx
 	actions.Other = func(name string, version int) (*saga.Action, error) {
 		act, err := l.catalog.Action(ctx, name, version)
@@ -154,7 +155,7 @@ func (l *local) begin(file string, actions *definition.Actions, o saga.StartOpti
 		l.app.Note("%s:%d:%d: warning: %s: %s", file, w.Line, w.Column, w.Code, w.Detail)
 	}
 	o.Version = doc.Version
-	data, unique, wrong := saga.Begin(def, o)
+	data, unique, wrong := machine.Begin(def, o)
 	if len(wrong) > 0 {
 		return definition.StartError(wrong)
 	}
@@ -166,7 +167,7 @@ func (l *local) begin(file string, actions *definition.Actions, o saga.StartOpti
 	} else if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	l.Machine = saga.New(def, l.ID)
+	l.Machine = machine.New(def, l.ID)
 	return nil
 }
 

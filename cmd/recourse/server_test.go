@@ -14,6 +14,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const hello = `saga: hello
@@ -81,7 +82,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 }
 
 // waitFor waits, through the API, until a saga has the status.
-func waitFor(t *testing.T, s *serving, id string, want saga.Status) saga.View {
+func waitFor(t *testing.T, s *serving, id string, want saga.Status) machine.View {
 	t.Helper()
 	cl, err := serverFlags{Server: s.url}.client(t.Context())
 	if err != nil {
@@ -90,11 +91,11 @@ func waitFor(t *testing.T, s *serving, id string, want saga.Status) saga.View {
 	return waitWith(t, cl, id, want)
 }
 
-func waitWith(t *testing.T, cl *client, id string, want saga.Status) saga.View {
+func waitWith(t *testing.T, cl *client, id string, want saga.Status) machine.View {
 	t.Helper()
 	etag, prefer := "", ""
 	for {
-		var v saga.View
+		var v machine.View
 		r, err := cl.do(call{method: "GET", path: sagaPath(id), header: map[string]string{"If-None-Match": etag, "Prefer": prefer}})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +126,7 @@ func TestJSONOutputIsExact(t *testing.T) {
 	if !strings.Contains(out, `"n":9007199254740993`) {
 		t.Errorf("the number was changed: %s", out)
 	}
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatal(err)
 	}

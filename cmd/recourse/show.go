@@ -16,6 +16,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 type showCmd struct {
@@ -32,7 +33,7 @@ func (c *showCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	var v saga.View
+	var v machine.View
 	r, err := cl.get(sagaPath(c.Saga), &v)
 	if err != nil {
 		return err
@@ -65,15 +66,15 @@ func (c *showCmd) Run(a *cli.App) error {
 }
 
 // printWaiting prints what a live saga waits for.
-func printWaiting(a *cli.App, cl *client, v saga.View, def *saga.Definition, records []journal.Record) {
+func printWaiting(a *cli.App, cl *client, v machine.View, def *saga.Definition, records []journal.Record) {
 	if def == nil || v.Status.Terminal() {
 		return
 	}
-	w := &view.Saga{Def: def, ID: uuid.FromStringOrNil(v.ID), Machine: saga.New(def, uuid.FromStringOrNil(v.ID))}
+	w := &view.Saga{Def: def, ID: uuid.FromStringOrNil(v.ID), Machine: machine.New(def, uuid.FromStringOrNil(v.ID))}
 	if w.Add(records) != nil {
 		return // a journal of another release was printed as far as possible
 	}
-	views, err := saga.Steps(w.Machine, records)
+	views, err := machine.Steps(w.Machine, records)
 	if err != nil {
 		return
 	}
@@ -91,7 +92,7 @@ func printWaiting(a *cli.App, cl *client, v saga.View, def *saga.Definition, rec
 	}
 }
 
-func printView(a *cli.App, v saga.View) {
+func printView(a *cli.App, v machine.View) {
 	a.Printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, view.Status(a, v.Status))
 	line := func(name, value string) {
 		if value != "" {
@@ -116,7 +117,7 @@ func printView(a *cli.App, v saga.View) {
 }
 
 func (c *showCmd) steps(a *cli.App, cl *client) error {
-	var list page[saga.StepView]
+	var list page[machine.StepView]
 	if _, err := cl.get(sagaPath(c.Saga, "steps"), &list); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
 	"recourse/internal/story"
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 type startCmd struct {
@@ -50,7 +50,7 @@ func (c *startCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	var v saga.View
+	var v machine.View
 	if err := r.into(&v); err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func (c *startCmd) Run(a *cli.App) error {
 }
 
 // await waits for a saga's end, for at most d.
-func (c *client) await(id string, d time.Duration) (answer, saga.View, error) {
+func (c *client) await(id string, d time.Duration) (answer, machine.View, error) {
 	for until := time.Now().Add(d); ; {
-		var v saga.View
+		var v machine.View
 		left := min(max(int(time.Until(until).Seconds()), 1), 30)
 		r, err := c.do(call{method: http.MethodGet, path: sagaPath(id), header: map[string]string{"Prefer": fmt.Sprintf("wait=%d", left)}})
 		if err != nil {

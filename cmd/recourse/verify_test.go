@@ -15,6 +15,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // pays charges, then waits.
@@ -40,7 +41,7 @@ type paid struct {
 func pay(t *testing.T, id string) paid {
 	t.Helper()
 	var p paid
-	p.played = storytest.Play(t, pays, storytest.Script{ID: id, Answer: func(s saga.Send, at time.Time) saga.Answer {
+	p.played = storytest.Play(t, pays, storytest.Script{ID: id, Answer: func(s machine.Send, at time.Time) saga.Answer {
 		line := fmt.Sprintf(`{"at":%q,"method":%q,"path":%q,"key":%q`, at.Format(time.RFC3339Nano), s.Request.Method, s.Request.URL, s.Key)
 		if s.Way == journal.Do {
 			line += `,"effect":"ch_1"}`

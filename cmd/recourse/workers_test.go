@@ -10,6 +10,7 @@ import (
 
 	"recourse/internal/test/buffer"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const workersDir = "../../examples/workers"
@@ -63,7 +64,7 @@ func workers(t *testing.T, s *serving, more ...string) (pages string) {
 }
 
 // runPage starts the example's saga, and waits for its end.
-func runPage(t *testing.T, s *serving, input string, want saga.Status) saga.View {
+func runPage(t *testing.T, s *serving, input string, want saga.Status) machine.View {
 	t.Helper()
 	id := strings.Fields(ok(t, s.env, "start", "page", "--input", input))[0]
 	return waitFor(t, s, id, want)

@@ -34,13 +34,15 @@ var may = map[string][]string{
 
 	"saga":                   {"compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":              {},
+	"saga/machine":           {"compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
+	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
 	"saga/dsl":               {"saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
 	"saga/kinds/http/client": {"internal/egress", "internal/httptext", "retry", "saga", "saga/expr", "saga/kinds"},
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
-	"trigger":                {"catalog", "journal", "saga"},
+	"trigger":                {"catalog", "journal", "saga", "saga/machine"},
 	"catalog":                {"journal", "saga", "saga/dsl"},
-	"internal/story":         {"journal", "saga", "retry"},
+	"internal/story":         {"journal", "saga", "saga/machine", "retry"},
 
 	"journal/memory":      {"journal"},
 	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
@@ -48,25 +50,25 @@ var may = map[string][]string{
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
-	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"engine":     {"journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
+	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
-	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                      {},
 	"internal/costs":                {"engine", "internal/costs/tally", "journal", "retry", "saga"},
-	"internal/costs/tally":          {"journal", "retry", "saga"},
+	"internal/costs/tally":          {"journal", "retry", "saga", "saga/machine"},
 	"internal/egress":               {"internal/httptext", "internal/quota"},
 	"internal/egress/egresstest":    {},
 	"internal/httptext":             {},
 	"internal/story/storytest":      {"*"},
-	"internal/outbox":               {"internal/egress", "internal/httptext", "journal", "retry", "saga"},
+	"internal/outbox":               {"internal/egress", "internal/httptext", "journal", "retry", "saga", "saga/machine"},
 	"internal/recount":              {},
 	"internal/pgsession":            {},
 	"internal/pgsync":               {},
 	"internal/statedir":             {},
-	"internal/metrics":              {"engine", "journal", "retry", "saga"},
-	"internal/tracing":              {"internal/egress", "internal/httptext", "engine", "journal", "retry", "saga"},
+	"internal/metrics":              {"engine", "journal", "retry", "saga", "saga/machine"},
+	"internal/tracing":              {"internal/egress", "internal/httptext", "engine", "journal", "retry", "saga", "saga/machine"},
 	"internal/commentwidth":         {},
 	"internal/modulepath":           {},
 	"internal/flaky":                {"internal/test/program"},
@@ -79,7 +81,7 @@ var may = map[string][]string{
 	"internal/test/chrome":          {"internal/test/debian"},
 	"internal/test/debian":          {},
 	"internal/test/golden":          {},
-	"internal/test/linearizability": {"journal", "saga"},
+	"internal/test/linearizability": {"journal", "saga", "saga/machine"},
 	"internal/test/mutant":          {},
 	"internal/test/pgha":            {"internal/test/debian", "internal/test/pgserver"},
 	"internal/test/pgserver":        {"internal/test/debian", "internal/test/buffer"},
@@ -91,14 +93,14 @@ var may = map[string][]string{
 	"internal/test/wire/rig":        {"*"},
 
 	"internal/cli":            {"internal/story", "journal", "saga", "saga/dsl", "saga/expr"},
-	"internal/cli/config":     {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds"},
+	"internal/cli/config":     {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/process":    {"internal/cli"},
-	"internal/cli/definition": {"internal/cli", "internal/cli/config", "journal", "saga", "saga/dsl", "saga/kinds"},
-	"internal/cli/offline":    {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/kinds"},
-	"internal/cli/verify":     {"catalog", "examples/world", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/kinds"},
+	"internal/cli/definition": {"internal/cli", "internal/cli/config", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
+	"internal/cli/offline":    {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
+	"internal/cli/verify":     {"catalog", "examples/world", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/database":   {"internal/cli", "journal", "journal/postgres", "journal/sqlite", "migrations"},
 	"internal/cli/export":     {"journal"},
-	"internal/cli/view":       {"internal/cli", "internal/story", "journal", "saga"},
+	"internal/cli/view":       {"internal/cli", "internal/story", "journal", "saga", "saga/machine"},
 
 	"examples/world":   {},
 	"examples/llmstub": {},
@@ -107,7 +109,7 @@ var may = map[string][]string{
 }
 
 // pure packages have no clock, no randomness and no IO.
-var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "idempotency"}
+var pure = []string{"saga", "saga/expr", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
 
 // outside lists the libraries that only some packages may import.
 var outside = map[string][]string{

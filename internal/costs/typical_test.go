@@ -20,6 +20,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // shelf is a source: costs, the newest first.
@@ -118,7 +119,7 @@ func TestMedianGrows(t *testing.T) {
 	grow := func(n int) {
 		played := storytest.Play(t, "saga: order\nsteps: [{id: a, http: \"POST http://w/a\", cost: 30.00 USD}]", storytest.Script{
 			ID:     journal.FirstID(begin.Add(time.Hour + time.Duration(n)*time.Second)).String(),
-			Answer: func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 200} }})
+			Answer: func(machine.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 200} }})
 		typ.Acquired(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
 		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[:2]})
 		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[2:]})

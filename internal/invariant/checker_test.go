@@ -14,6 +14,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
@@ -82,7 +83,7 @@ func partial(_ *invariant.Saga, g *good) invariant.Config {
 
 // rested configures the row that the saga has when no node runs it.
 func rested(s *invariant.Saga, _ *good) invariant.Config {
-	m, err := saga.Replay(s.Definition, s.ID, s.Records)
+	m, err := machine.Replay(s.Definition, s.ID, s.Records)
 	if err != nil {
 		panic(err)
 	}
@@ -107,7 +108,7 @@ func TestQuarantinedIsNoViolation(t *testing.T) {
 // the two is added first.
 func TestNeverStarted(t *testing.T) {
 	child := stranger
-	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s saga.Send, _ time.Time) saga.Answer {
+	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s machine.Send, _ time.Time) saga.Answer {
 		if s.Way == journal.Undo {
 			return saga.Answer{Code: saga.NoSaga, Final: true}
 		}

@@ -17,6 +17,7 @@ import (
 	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Saga is one saga to check.
@@ -27,7 +28,7 @@ type Saga struct {
 	// is unknown, too.
 	Head    *journal.Head
 	Records []journal.Record
-	Machine *saga.Machine // the replayed records; nil: not replayed yet
+	Machine *machine.Machine // the replayed records; nil: not replayed yet
 }
 
 // Violation is a broken promise.

@@ -15,6 +15,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const trip = `
@@ -76,7 +77,7 @@ func script(t *testing.T, source string, s storytest.Script, rules []world.Rule)
 			t.Fatal(err)
 		}
 	}
-	s.Answer = func(s saga.Send, at time.Time) saga.Answer {
+	s.Answer = func(s machine.Send, at time.Time) saga.Answer {
 		now = at
 		return ask(w, s)
 	}
@@ -90,7 +91,7 @@ func script(t *testing.T, source string, s storytest.Script, rules []world.Rule)
 const killed = 599
 
 // ask sends a request to the world, in memory.
-func ask(w *world.World, s saga.Send) saga.Answer {
+func ask(w *world.World, s machine.Send) saga.Answer {
 	r := httptest.NewRequest(s.Request.Method, s.Request.URL, bytes.NewReader(s.Request.Body))
 	for k, v := range s.Request.Headers {
 		r.Header.Set(k, v)
@@ -192,7 +193,7 @@ var games = map[string]func(*testing.T) good{
 	"backing off": func(t *testing.T) good {
 		g := play(t, `{"late":false}`, []world.Rule{busyAir}, nil)
 		g.played.Records = g.played.Records[:3] // as a node leaves it
-		g.played.Machine, _ = saga.Replay(g.played.Def, g.played.ID, g.played.Records)
+		g.played.Machine, _ = machine.Replay(g.played.Def, g.played.ID, g.played.Records)
 		g.ledger = g.ledger[:1]
 		g.end = g.played.Machine.At()
 		return g

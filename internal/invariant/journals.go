@@ -8,6 +8,7 @@ import (
 	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // chain checks invariant 2: the seqs have no gaps, the hash chain is intact, the journal replays,
@@ -50,7 +51,7 @@ func (c *sagaCheck) hashes(s Saga) bool {
 // unread checks invariant 22: a node writes nothing after a record that it cannot read.
 func (c *sagaCheck) unread(t *sagaState) {
 	at := t.brokenSeq()
-	if c.cfg.OneProgram && errors.Is(t.brokenAt, saga.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
+	if c.cfg.OneProgram && errors.Is(t.brokenAt, machine.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
 		c.say(22, at+1, "record %d cannot be read, but %d more were written after it", at, t.Records[len(t.Records)-1].Seq-at)
 	}
 }
@@ -60,7 +61,7 @@ func (t *sagaState) brokenSeq() int64 {
 	if t.brokenAt == nil {
 		return 0
 	}
-	m := saga.New(t.Definition, t.ID)
+	m := machine.New(t.Definition, t.ID)
 	for _, r := range t.Records {
 		if m.Apply(r) != nil {
 			return r.Seq

@@ -7,6 +7,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // awake checks invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up
@@ -26,9 +27,9 @@ func (c *sagaCheck) awake(t *sagaState) {
 	escalated, wakes := 0, 0
 	for _, d := range t.machine.Decide() {
 		switch d := d.(type) {
-		case saga.Escalate:
+		case machine.Escalate:
 			escalated++
-		case saga.WakeAt:
+		case machine.WakeAt:
 			if d.Woke.Path != "" {
 				wakes++
 			}
@@ -99,8 +100,8 @@ func (c *sagaCheck) unowned(t *sagaState, h *journal.Head) {
 
 // wantsWaking reports whether the saga continues by itself, now or later.
 func (t *sagaState) wantsWaking() bool {
-	return len(t.machine.InFlight()) > 0 || slices.ContainsFunc(t.machine.Decide(), func(d saga.Decision) bool {
-		_, escalated := d.(saga.Escalate)
+	return len(t.machine.InFlight()) > 0 || slices.ContainsFunc(t.machine.Decide(), func(d machine.Decision) bool {
+		_, escalated := d.(machine.Escalate)
 		return !escalated
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // querySuffix is at the end of the path of a step's status query.
@@ -24,7 +25,7 @@ type sagaState struct {
 	planAt   int // the index of that record; -1: none
 	finished *saga.FinishedData
 	brokenAt error // the error of Replay
-	machine  *saga.Machine
+	machine  *machine.Machine
 }
 
 // read decodes a saga. An error says that the data of the record with that seq does not match its
@@ -46,7 +47,7 @@ func read(s Saga) (*sagaState, int64, error) {
 		t.apply(i, r)
 	}
 	if s.Definition != nil && t.machine == nil {
-		t.machine, t.brokenAt = saga.Replay(s.Definition, s.ID, s.Records)
+		t.machine, t.brokenAt = machine.Replay(s.Definition, s.ID, s.Records)
 	}
 	return t, 0, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Start is a start that was acknowledged to its client.
@@ -27,7 +28,7 @@ func (c *sagaCheck) begun(t *sagaState) {
 		}
 		want := s.Input
 		if t.Definition != nil { // with the defaults that its schema fills in
-			filled, _, _ := saga.Begin(t.Definition, saga.StartOptions{Input: s.Input})
+			filled, _, _ := machine.Begin(t.Definition, machine.StartOptions{Input: s.Input})
 			want = filled.Input
 		}
 		if !same(want, d.Input) {

@@ -24,6 +24,7 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/llm"
+	"recourse/saga/machine"
 )
 
 func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
@@ -187,7 +188,7 @@ func within(t testing.TB, what string, holds func() bool) {
 // begin starts a saga.
 func (n *node) begin(t testing.TB, def *saga.Definition) uuid.UUID {
 	t.Helper()
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(`null`)})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`null`)})
 	if wrong != nil {
 		t.Fatal(wrong)
 	}

@@ -15,6 +15,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const trip = `saga: trip
@@ -214,7 +215,7 @@ func TestMeter(t *testing.T) {
 // Records that the machine has and that are not durable yet are not counted.
 func TestMachineAhead(t *testing.T) {
 	p := storytest.Play(t, "saga: paid\nsteps:\n  - {id: a, http: POST http://x/a, cost: 1 EUR}\n  - {id: b, http: POST http://x/b, cost: 2 EUR}\n",
-		storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return status(200) }})
+		storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer { return status(200) }})
 	m := metrics.New(metrics.Config{})
 	last := len(p.Records) - 1
 	m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:last]})

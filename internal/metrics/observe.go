@@ -7,6 +7,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Acquired implements engine.Observer. The records so far were counted when they were written.
@@ -103,7 +104,7 @@ func (r *reader) read(rec journal.Record) {
 }
 
 // end counts the saga's end, with the doubts that remain.
-func (r *reader) end(m *saga.Machine) {
+func (r *reader) end(m *machine.Machine) {
 	reason := "none"
 	if why := m.Reason(); why != nil {
 		reason = why.Code

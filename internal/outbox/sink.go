@@ -19,6 +19,7 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Sink is an outside address that gets events.
@@ -29,7 +30,7 @@ type Sink struct {
 	// Types are patterns of the types of emitted events that the sink gets (see saga.MatchEvent).
 	// None: all, or no events if it has Notify.
 	Types  []string
-	Notify []string // the notifications that it gets, of saga.NoticeKinds
+	Notify []string // the notifications that it gets, of machine.NoticeKinds
 }
 
 // Emitted reports whether the sink gets events that sagas emit.
@@ -43,7 +44,7 @@ func (s *Sink) gets(event json.RawMessage) bool {
 	err := json.Unmarshal(event, &head)
 	switch {
 	case strings.HasPrefix(head.Type, saga.OwnEvents):
-		return slices.Contains(s.Notify, saga.NoticeKind(head.Type))
+		return slices.Contains(s.Notify, machine.NoticeKind(head.Type))
 	case len(s.Types) == 0:
 		return s.Emitted()
 	}

@@ -16,6 +16,7 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -113,9 +114,9 @@ func ok(body string) saga.Answer {
 }
 
 // answers gives the answers of each step in turn; the last one stays.
-func answers(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer {
+func answers(by map[string][]saga.Answer) func(machine.Send, time.Time) saga.Answer {
 	seen := map[string]int{}
-	return func(s saga.Send, _ time.Time) saga.Answer {
+	return func(s machine.Send, _ time.Time) saga.Answer {
 		name := s.Path
 		if s.Way == journal.Undo {
 			name += " undo"

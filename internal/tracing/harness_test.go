@@ -34,7 +34,8 @@ import (
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
-	"recourse/saga/kinds/run"
+	"recourse/saga/kinds/run/client"
+	"recourse/saga/machine"
 )
 
 // receiver is a collector: it accepts spans over OTLP/HTTP, and keeps them.
@@ -284,7 +285,7 @@ func (r *rig) node(c *receiver) *node {
 	n.tracer = tracing.New(tracing.Config{Export: export, Every: 5 * time.Millisecond, Provider: r.models.ProviderAt, Resource: tracing.Resource{Version: "v1.2.3", Instance: "i-1"}})
 	calls := httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return r.secret, nil }}
 	caller := httpclient.New(calls)
-	runner := &run.Caller{Sagas: r.store, Definitions: r.catalog}
+	runner := &client.Caller{Sagas: r.store, Definitions: r.catalog}
 	n.Engine = engine.New(engine.Config{Store: n.store, Definitions: r.catalog, Observers: []engine.Observer{n.tracer}, Poll: 5 * time.Millisecond, Lease: 500 * time.Millisecond, Drain: time.Second,
 		Callers: map[string]engine.Caller{"http": caller, "llm": llmclient.New(llmclient.Config{LLM: r.models, Egress: calls.Egress}), "run": runner}})
 	runner.Engine = n.Engine
@@ -314,7 +315,7 @@ func (n *node) start(name, input, traceparent string) uuid.UUID {
 	if err != nil {
 		n.r.t.Fatal(err)
 	}
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: doc.Version, Input: json.RawMessage(input), Labels: map[string]string{"shop": "north"}, Traceparent: traceparent})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: doc.Version, Input: json.RawMessage(input), Labels: map[string]string{"shop": "north"}, Traceparent: traceparent})
 	if wrong != nil {
 		n.r.t.Fatal(wrong)
 	}
@@ -349,7 +350,7 @@ func (r *rig) reaches(id uuid.UUID, status saga.Status) {
 }
 
 // machine replays a saga's journal.
-func (r *rig) machine(id uuid.UUID) (*saga.Machine, error) {
+func (r *rig) machine(id uuid.UUID) (*machine.Machine, error) {
 	head, err := r.store.Saga(r.t.Context(), id)
 	if err != nil {
 		return nil, err
@@ -362,7 +363,7 @@ func (r *rig) machine(id uuid.UUID) (*saga.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return saga.Replay(def, id, records)
+	return machine.Replay(def, id, records)
 }
 
 func itoa(n int64) string { return fmt.Sprint(n) }

@@ -11,6 +11,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sagaState is the state of a saga that has not ended: its beginning, and its steps that have not
@@ -128,7 +129,7 @@ func (s *sagaState) compensating(r *journal.Record) {
 }
 
 // finished exports the saga's own span, and those of abandoned steps.
-func (s *sagaState) finished(r *journal.Record, m *saga.Machine) {
+func (s *sagaState) finished(r *journal.Record, m *machine.Machine) {
 	s.abandon(r.At, "")
 	e := &ending{s: s, end: r.At, labels: m.Labels(), cost: m.Cost()}
 	read(r, &e.data)

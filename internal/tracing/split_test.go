@@ -21,6 +21,7 @@ import (
 	"recourse/internal/tracing"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // sink keeps the exported spans.
@@ -128,7 +129,7 @@ func TestSplit(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		orders := map[int64]saga.Command{}
 		p := storytest.Play(t, eventful, storytest.Script{Commands: orders,
-			Answer: func(saga.Send, time.Time) saga.Answer {
+			Answer: func(machine.Send, time.Time) saga.Answer {
 				ok := saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{}`)}
 				return []saga.Answer{ok, ok, ok, ok, ok, ok, {Sent: true, Status: 422}, {Sent: true, Status: 500}, {Sent: true, Status: 429}, {Sent: true, Status: 401}, {Code: "connection"}, saga.InterruptedAnswer()}[r.IntN(12)]
 			},
@@ -169,7 +170,7 @@ func TestSplit(t *testing.T) {
 
 // played returns a saga with nine spans.
 func played(t *testing.T) storytest.Played {
-	return storytest.Play(t, eventful, storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer {
+	return storytest.Play(t, eventful, storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer {
 		return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{}`)}
 	}})
 }

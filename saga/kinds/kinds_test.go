@@ -3,7 +3,14 @@ package kinds_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -226,5 +233,72 @@ func TestNoKeyTwice(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// shapes has the interfaces of package saga that a body may have: the shapes, then what some bodies
+// implement in addition.
+var shapes = map[string][]reflect.Type{
+	"shape": {reflect.TypeFor[saga.Value](), reflect.TypeFor[saga.Wait](), reflect.TypeFor[saga.Await](), reflect.TypeFor[saga.Announce](), reflect.TypeFor[saga.Block](), reflect.TypeFor[saga.Call]()},
+	"addition": {reflect.TypeFor[saga.Approver](), reflect.TypeFor[saga.Receiver](), reflect.TypeFor[saga.Chooser](), reflect.TypeFor[saga.Remover](), reflect.TypeFor[saga.Reader](),
+		reflect.TypeFor[saga.Queued](), reflect.TypeFor[saga.Spawner](), reflect.TypeFor[saga.Priced](), reflect.TypeFor[saga.Modelled](), reflect.TypeFor[saga.Sequel]()},
+}
+
+// The table of shapes in the documentation of package saga is complete: each kind has one shape.
+func TestShapeTable(t *testing.T) {
+	got := make(map[string][]string) // kinds, by interface
+	for _, k := range kinds.All() {
+		s := suites[k.Name]
+		s.Kind, s.Actions = k, action
+		step, errs := s.Parse(s.Good[0])
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		of := 0
+		for _, class := range []string{"shape", "addition"} {
+			for _, i := range shapes[class] {
+				if !reflect.TypeOf(step.Body).Implements(i) || k.Name == "use" { // its body is the action's
+					continue
+				}
+				got[i.Name()] = append(got[i.Name()], k.Name)
+				if class == "shape" {
+					of++
+				}
+			}
+		}
+		if of != 1 && k.Name != "use" {
+			t.Errorf("%s has %d shapes, want one", k.Name, of)
+		}
+	}
+	doc, err := os.ReadFile("../doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "in addition\n")
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	want := make(map[string][]string)
+	for _, row := range strings.Split(rest, "\n") {
+		shape, columns, _ := strings.Cut(strings.TrimPrefix(row, "\t"), " ")
+		columns = strings.TrimSpace(columns)
+		if shape != "" {
+			column := columns
+			if at := regexp.MustCompile(`[A-Z]`).FindStringIndex(columns); at != nil {
+				column, columns = columns[:at[0]], columns[at[0]:]
+			} else {
+				columns = ""
+			}
+			want[shape] = regexp.MustCompile(`\w+`).FindAllString(column, -1)
+		}
+		for _, m := range regexp.MustCompile(`(\w+) \(([a-z, ]+)\)`).FindAllStringSubmatch(columns, -1) {
+			want[m[1]] = strings.Split(m[2], ", ")
+		}
+	}
+	for _, m := range []map[string][]string{got, want} {
+		for _, list := range m {
+			slices.Sort(list)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the table of step shapes in saga/doc.go (-) is not what the kinds implement (+):\n%s", diff)
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"recourse/internal/cli/config"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // StartOptions reads the options of a local start.
-func StartOptions(a *cli.App, input, varsFile string, varArgs []string) (saga.StartOptions, error) {
-	o := saga.StartOptions{Version: 1}
+func StartOptions(a *cli.App, input, varsFile string, varArgs []string) (machine.StartOptions, error) {
+	o := machine.StartOptions{Version: 1}
 	var err error
 	if o.Input, err = a.JSONArg("--input", input); err != nil {
 		return o, err

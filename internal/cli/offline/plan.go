@@ -11,6 +11,7 @@ import (
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Plan is `recourse plan`.
@@ -42,11 +43,11 @@ func (c *Plan) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	data, wrong := saga.BeginPlan(def, o)
+	data, wrong := machine.BeginPlan(def, o)
 	if len(wrong) > 0 {
 		return definition.StartError(wrong)
 	}
-	p, err := saga.MakePlan(def, data, stubs, time.Now())
+	p, err := machine.MakePlan(def, data, stubs, time.Now())
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (c *Plan) stubs(def *saga.Definition) (map[string]json.RawMessage, error) {
 }
 
 // printPlan prints a plan for people.
-func printPlan(a *cli.App, p saga.Plan) {
+func printPlan(a *cli.App, p machine.Plan) {
 	for i, s := range p.Steps {
 		a.Printf("%2d  %s  %s\n", i+1, story.Paint(s.Path, story.Strong, a.Colour), strings.TrimSpace(s.Kind+about(s)))
 		printRequest(a, s.Request, s.Key)
@@ -115,7 +116,7 @@ func printPlan(a *cli.App, p saga.Plan) {
 }
 
 // about returns details of a planned step.
-func about(s saga.PlannedStep) string {
+func about(s machine.PlannedStep) string {
 	var parts []string
 	if s.Use != "" {
 		parts = append(parts, "use "+s.Use)

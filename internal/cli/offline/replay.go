@@ -14,6 +14,7 @@ import (
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // journalFile names an exported journal and the definition for it.
@@ -88,7 +89,7 @@ func (c *Replay) Run(a *cli.App) error {
 	if err := pinned(ex, def); err != nil {
 		return err
 	}
-	m, err := saga.Replay(def, ex.Saga, ex.Records)
+	m, err := machine.Replay(def, ex.Saga, ex.Records)
 	if err != nil {
 		return fmt.Errorf("the journal does not replay: %w", err)
 	}
@@ -103,15 +104,15 @@ func (c *Replay) Run(a *cli.App) error {
 }
 
 // decision describes a decision.
-func decision(d saga.Decision) string {
+func decision(d machine.Decision) string {
 	switch d := d.(type) {
-	case saga.Dispatch:
+	case machine.Dispatch:
 		return fmt.Sprintf("send %s for %s (%s), attempt %d, key %s", &d.Send.Request, d.Send.Path, d.Send.Way, d.Send.Attempt, d.Send.Key)
-	case saga.Write:
+	case machine.Write:
 		return fmt.Sprintf("write %s %s", d.Record.Kind, d.Record.Path)
-	case saga.WakeAt:
+	case machine.WakeAt:
 		return fmt.Sprintf("wake %s at %s", d.Woke.Path, d.At.UTC().Format(journal.TimeFormat))
-	case saga.Escalate:
+	case machine.Escalate:
 		return fmt.Sprintf("wait for a person: %s", d.Entry.Title)
 	}
 	return "unknown"

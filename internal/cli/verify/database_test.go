@@ -18,8 +18,8 @@ import (
 	"recourse/internal/test/program"
 	"recourse/journal"
 	"recourse/journal/sqlite"
-	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // hasty is a store whose sagas change while they are read: for some reads the last record is
@@ -93,7 +93,7 @@ func waiting(t *testing.T, db string) uuid.UUID {
 	if !errors.As(err, &exit) {
 		t.Fatalf("run: %v", err)
 	}
-	var v saga.View
+	var v machine.View
 	if err := json.Unmarshal(out, &v); err != nil {
 		t.Fatalf("%v: %s%s", err, out, exit.Stderr)
 	}

@@ -9,6 +9,7 @@ import (
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Row is a line of a frame.
@@ -20,23 +21,23 @@ type Row struct {
 }
 
 // Marks are the symbols of statuses of steps.
-var Marks = map[saga.StepStatus]Row{
-	saga.Pending:       {Text: "·", Tone: story.Dimmed},
-	saga.StepRunning:   {Text: "→", Tone: story.Plain, Moves: true},
-	saga.StepWaiting:   {Text: "…", Tone: story.Plain, Moves: true},
-	saga.StepSucceeded: {Text: "✓", Tone: story.Good},
-	saga.StepFailed:    {Text: "✗", Tone: story.Bad},
-	saga.StepSkipped:   {Text: "–", Tone: story.Dimmed},
-	saga.StepInDoubt:   {Text: "?", Tone: story.Doubt, Moves: true},
-	saga.StepHeld:      {Text: "!", Tone: story.Doubt, Moves: true},
-	saga.StepUndoing:   {Text: "←", Tone: story.Back, Moves: true},
-	saga.StepUndone:    {Text: "↺", Tone: story.Back},
-	saga.StepUndoFail:  {Text: "✗", Tone: story.Bad, Moves: true},
+var Marks = map[machine.StepStatus]Row{
+	machine.Pending:       {Text: "·", Tone: story.Dimmed},
+	machine.StepRunning:   {Text: "→", Tone: story.Plain, Moves: true},
+	machine.StepWaiting:   {Text: "…", Tone: story.Plain, Moves: true},
+	machine.StepSucceeded: {Text: "✓", Tone: story.Good},
+	machine.StepFailed:    {Text: "✗", Tone: story.Bad},
+	machine.StepSkipped:   {Text: "–", Tone: story.Dimmed},
+	machine.StepInDoubt:   {Text: "?", Tone: story.Doubt, Moves: true},
+	machine.StepHeld:      {Text: "!", Tone: story.Doubt, Moves: true},
+	machine.StepUndoing:   {Text: "←", Tone: story.Back, Moves: true},
+	machine.StepUndone:    {Text: "↺", Tone: story.Back},
+	machine.StepUndoFail:  {Text: "✗", Tone: story.Bad, Moves: true},
 }
 
 // drawing renders a saga as lines of a width.
 func drawing(w *Saga, now time.Time, columns int) ([]Row, error) {
-	views, err := saga.Steps(w.Machine, w.Records)
+	views, err := machine.Steps(w.Machine, w.Records)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func drawing(w *Saga, now time.Time, columns int) ([]Row, error) {
 }
 
 // title returns the lines above the steps: two if one is too narrow.
-func title(v saga.View, now time.Time, columns int) []Row {
+func title(v machine.View, now time.Time, columns int) []Row {
 	if v.EndedAt != nil {
 		now = v.EndedAt.Time
 	}
@@ -108,7 +109,7 @@ func elapsed(d time.Duration) string {
 }
 
 // doing describes the state or the result of a step.
-func doing(s saga.StepView) string {
+func doing(s machine.StepView) string {
 	var parts []string
 	tries := map[journal.Way]int{}
 	for _, at := range s.Attempts {
@@ -117,9 +118,9 @@ func doing(s saga.StepView) string {
 		}
 	}
 	switch s.Status {
-	case saga.StepUndoing:
+	case machine.StepUndoing:
 		parts = append(parts, "being undone")
-	case saga.StepUndone:
+	case machine.StepUndone:
 		parts = append(parts, "undone")
 	}
 	if n := tries[journal.Do]; n > 1 {

@@ -17,6 +17,7 @@ import (
 	"recourse/internal/test/pty"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const treeSource = `saga: tree
@@ -62,7 +63,7 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	var out bytes.Buffer
 	on := &pty.Screen{Columns: columns, Rows: rows}
 	a := cli.New(t.Context(), []string{"COLUMNS=" + strconv.Itoa(columns), "LINES=" + strconv.Itoa(rows)}, nil, &out, nil)
-	w := &Saga{Def: p.Def, ID: p.ID, Machine: saga.New(p.Def, p.ID)}
+	w := &Saga{Def: p.Def, ID: p.ID, Machine: machine.New(p.Def, p.ID)}
 	show := newTree(a)
 	var told strings.Builder
 	for _, r := range p.Records {
@@ -84,7 +85,7 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 
 // failing returns responses of a remote service that refuses pay and loses the first attempt of
 // everything else.
-func failing(s saga.Send, _ time.Time) saga.Answer {
+func failing(s machine.Send, _ time.Time) saga.Answer {
 	switch {
 	case s.Path == "pay":
 		return saga.Answer{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}
@@ -103,7 +104,7 @@ func TestTree(t *testing.T) {
 // Blocks, their lanes and iterations; waits besides timers.
 func TestTreeOfBlocks(t *testing.T) {
 	t.Parallel()
-	p := storytest.Play(t, blocksSource, storytest.Script{Answer: func(s saga.Send, at time.Time) saga.Answer {
+	p := storytest.Play(t, blocksSource, storytest.Script{Answer: func(s machine.Send, at time.Time) saga.Answer {
 		switch {
 		case s.Path == "child":
 			return saga.Answer{Sent: true, Code: saga.Spawned}
@@ -119,10 +120,10 @@ func TestTreeOfBlocks(t *testing.T) {
 // Each waiting step shows what it waits for, with the remaining time.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	refused := func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 401} }
+	refused := func(machine.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 401} }
 	tests := []struct {
 		step   string
-		answer func(saga.Send, time.Time) saga.Answer
+		answer func(machine.Send, time.Time) saga.Answer
 		want   string
 	}{
 		{`{id: a, sleep: 90s}`, nil, "continues in 2 min"},
@@ -141,8 +142,8 @@ func TestWaits(t *testing.T) {
 		t.Run(tt.want, func(t *testing.T) {
 			def := storytest.Parse(t, "saga: waits\nbudget: {amount: 1.00 USD, on_exceed: ask}\nsteps: ["+tt.step+"]\n")
 			w := &Saga{Def: def, ID: uuid.FromStringOrNil("019aa5d0-0000-7000-8000-000000000001")}
-			w.Machine = saga.New(def, w.ID)
-			data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+			w.Machine = machine.New(def, w.ID)
+			data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 			if len(wrong) > 0 {
 				t.Fatal(wrong)
 			}
@@ -156,7 +157,7 @@ func TestWaits(t *testing.T) {
 				}
 				r = next
 			}
-			views, err := saga.Steps(w.Machine, w.Records)
+			views, err := machine.Steps(w.Machine, w.Records)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,13 +169,13 @@ func TestWaits(t *testing.T) {
 }
 
 // following returns the next record, unless the saga waits. Without answer no request ends.
-func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) saga.Answer) (journal.Record, bool) {
+func following(t *testing.T, m *machine.Machine, answer func(machine.Send, time.Time) saga.Answer) (journal.Record, bool) {
 	t.Helper()
 	for _, at := range m.InFlight() {
 		if answer == nil {
 			break
 		}
-		r, err := m.RecordOutcome(at.Path, at.Way, at.Number, answer(saga.Send{Path: at.Path, Way: at.Way, Attempt: at.Number}, storytest.Begin), storytest.Begin, 1<<63)
+		r, err := m.RecordOutcome(at.Path, at.Way, at.Number, answer(machine.Send{Path: at.Path, Way: at.Way, Attempt: at.Number}, storytest.Begin), storytest.Begin, 1<<63)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,9 +183,9 @@ func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) 
 	}
 	for _, d := range m.Decide() {
 		switch d := d.(type) {
-		case saga.Dispatch:
+		case machine.Dispatch:
 			return d.Intent, true
-		case saga.Write:
+		case machine.Write:
 			return d.Record, true
 		}
 	}

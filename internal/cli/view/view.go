@@ -9,13 +9,14 @@ import (
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Saga is a saga whose journal is read as it grows.
 type Saga struct {
 	Def     *saga.Definition // nil: this program cannot compile it
 	ID      uuid.UUID
-	Machine *saga.Machine
+	Machine *machine.Machine
 	Records []journal.Record // all so far
 }
 

@@ -9,6 +9,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Wait is what a step waits for.
@@ -36,7 +37,7 @@ func (w Wait) Text(now time.Time) string {
 var timers = map[string]string{"backoff": "retries", "sleep": "continues", "verify": "asks the remote service"}
 
 // Waits returns the waits of a live saga's steps, by path.
-func (w *Saga) Waits(views []saga.StepView) map[string]Wait {
+func (w *Saga) Waits(views []machine.StepView) map[string]Wait {
 	by := make(map[string]Wait)
 	for _, v := range views {
 		if what := w.others(v); what != "" {
@@ -45,9 +46,9 @@ func (w *Saga) Waits(views []saga.StepView) map[string]Wait {
 	}
 	for _, d := range w.Machine.Decide() {
 		switch d := d.(type) {
-		case saga.Escalate:
+		case machine.Escalate:
 			by[d.Entry.Path] = Wait{what: person(d.Entry)}
-		case saga.WakeAt:
+		case machine.WakeAt:
 			w.timer(by, d)
 		}
 	}
@@ -55,7 +56,7 @@ func (w *Saga) Waits(views []saga.StepView) map[string]Wait {
 }
 
 // timer adds a timer of a step.
-func (w *Saga) timer(by map[string]Wait, d saga.WakeAt) {
+func (w *Saga) timer(by map[string]Wait, d machine.WakeAt) {
 	path, _ := saga.SplitQuery(d.Woke.Path)
 	var woke saga.WokeData
 	if path == "" || json.Unmarshal(d.Woke.Data, &woke) != nil {
@@ -77,12 +78,12 @@ func (w *Saga) timer(by map[string]Wait, d saga.WakeAt) {
 
 // others describes whom a running step waits for: a worker, another saga, or the sender of a
 // signal.
-func (w *Saga) others(v saga.StepView) string {
+func (w *Saga) others(v machine.StepView) string {
 	step := w.Def.Step(v.Path)
-	if v.Status != saga.StepWaiting && v.Status != saga.StepRunning || step == nil {
+	if v.Status != machine.StepWaiting && v.Status != machine.StepRunning || step == nil {
 		return ""
 	}
-	if r, ok := step.Body.(saga.Receiver); ok && v.Status == saga.StepWaiting {
+	if r, ok := step.Body.(saga.Receiver); ok && v.Status == machine.StepWaiting {
 		return "waits for signal " + r.Signal()
 	}
 	open := false

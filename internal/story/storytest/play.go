@@ -12,6 +12,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // Begin is when a played saga starts.
@@ -23,7 +24,7 @@ type Script struct {
 	Input string // JSON; "" for null
 	// Answer answers a request that is sent at the time at. An answer with the code
 	// saga.Interrupted stands for the death of the process: another node writes the later records.
-	Answer func(s saga.Send, at time.Time) saga.Answer
+	Answer func(s machine.Send, at time.Time) saga.Answer
 	// Person decides an inbox item; nil leaves it in the inbox.
 	Person func(e saga.Entry) saga.Command
 	// Commands are carried out when the journal has reached their seq.
@@ -35,7 +36,7 @@ type Played struct {
 	Def     *saga.Definition
 	ID      uuid.UUID
 	Records []journal.Record
-	Machine *saga.Machine
+	Machine *machine.Machine
 }
 
 // Parse compiles a definition or fails the test.
@@ -65,12 +66,12 @@ func Play(tb testing.TB, source string, s Script) Played {
 		s.ID = "019aa5d0-0000-7000-8000-000000000001"
 	}
 	id := uuid.FromStringOrNil(s.ID)
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: []byte(s.Input)})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: []byte(s.Input)})
 	if len(wrong) > 0 {
 		tb.Fatal(wrong)
 	}
 	pl := &player{tb: tb, s: s, now: Begin, node: "node-1",
-		p: &Played{Def: def, ID: id, Machine: saga.New(def, id)}}
+		p: &Played{Def: def, ID: id, Machine: machine.New(def, id)}}
 	pl.add(pl.p.Machine.Start(data))
 	for range 500 {
 		if !pl.step() {
@@ -103,23 +104,23 @@ func (pl *player) step() bool {
 		return false
 	}
 	switch d := ds[0].(type) {
-	case saga.Write:
+	case machine.Write:
 		pl.add(d.Record)
-	case saga.WakeAt:
+	case machine.WakeAt:
 		pl.now = d.At
 		pl.add(d.Woke)
-	case saga.Escalate:
+	case machine.Escalate:
 		if pl.s.Person == nil {
 			return false
 		}
 		pl.command(pl.s.Person(d.Entry))
-	case saga.Dispatch:
+	case machine.Dispatch:
 		pl.dispatch(d)
 	}
 	return true
 }
 
-func (pl *player) dispatch(d saga.Dispatch) {
+func (pl *player) dispatch(d machine.Dispatch) {
 	pl.tb.Helper()
 	pl.add(d.Intent)
 	a := pl.s.Answer(d.Send, pl.now)

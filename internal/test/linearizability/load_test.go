@@ -12,6 +12,7 @@ import (
 
 	"recourse/internal/test/linearizability"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // slot is one saga that clients share, from before it is started.
@@ -124,7 +125,7 @@ func (s *slot) saw(o linearizability.Op) {
 	if o.Answer.Status != 200 && o.Answer.Status != 201 && o.Answer.Status != 202 {
 		return
 	}
-	var v saga.View
+	var v machine.View
 	if json.Unmarshal([]byte(o.Answer.Body), &v) != nil || v.ID == "" {
 		return
 	}

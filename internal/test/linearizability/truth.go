@@ -12,6 +12,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // Truth is the final content of a store.
@@ -24,7 +25,7 @@ type Saga struct {
 	Head     journal.Head
 	Started  saga.StartedData
 	Records  []journal.Record
-	machines []*saga.Machine // at k: after k records; nil at 0
+	machines []*machine.Machine // at k: after k records; nil at 0
 	views    [][]byte
 	commands []command
 }
@@ -65,7 +66,7 @@ func Read(ctx context.Context, store journal.Store, def func(name string, versio
 
 // NewSaga computes the state after each prefix of a journal.
 func NewSaga(def *saga.Definition, head journal.Head, records []journal.Record) (*Saga, error) {
-	s := &Saga{Head: head, Records: records, machines: []*saga.Machine{nil}, views: [][]byte{nil}}
+	s := &Saga{Head: head, Records: records, machines: []*machine.Machine{nil}, views: [][]byte{nil}}
 	if err := journal.Verify(head.ID, nil, 1, records); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func NewSaga(def *saga.Definition, head journal.Head, records []journal.Record) 
 		return nil, err
 	}
 	for k := 1; k <= len(records); k++ {
-		m, err := saga.Replay(def, head.ID, records[:k])
+		m, err := machine.Replay(def, head.ID, records[:k])
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +164,7 @@ func (s *Saga) turnedDown(mark, code string) (at []int64) {
 func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 	for k := int64(1); k <= s.length(); k++ {
 		_, err := s.machines[k].Validate(uuid.Nil, o)
-		var no *saga.Refusal
+		var no *machine.Refusal
 		if errors.As(err, &no) && problemOf(no.Code) == code {
 			at = append(at, k)
 		}

@@ -15,6 +15,7 @@ import (
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 func (s *sim) violate(id uuid.UUID, format string, args ...any) {
@@ -54,7 +55,7 @@ func (s *sim) check() {
 	seen := make(map[uuid.UUID]bool)
 	digest := sha256.New()
 	var sagas []invariant.Saga
-	machines := make(map[uuid.UUID]*saga.Machine)
+	machines := make(map[uuid.UUID]*machine.Machine)
 	journals := make(map[uuid.UUID][]journal.Record)
 	for _, h := range heads {
 		seen[h.ID] = true
@@ -90,9 +91,9 @@ func (s *sim) check() {
 // checkSaga checks that a journal replays to an end, and compares it with the true state of the
 // world, which only the simulator knows. It returns the machine, nil if the journal does not
 // replay.
-func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine {
+func (s *sim) checkSaga(h journal.Head, records []journal.Record) *machine.Machine {
 	s.result.Records += len(records)
-	m, err := saga.Replay(s.defs[h.Definition], h.ID, records)
+	m, err := machine.Replay(s.defs[h.Definition], h.ID, records)
 	if err != nil {
 		s.violate(h.ID, "2: %v", err)
 		return nil
@@ -120,7 +121,7 @@ func starter(records []journal.Record) string {
 }
 
 // checkEffects checks the effects of a saga in the world: invariants 6, 7, 8, 11.
-func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Record) {
+func (s *sim) checkEffects(id uuid.UUID, m *machine.Machine, records []journal.Record) {
 	residual := make(map[string]bool)
 	for _, r := range m.Residual() {
 		residual[r.Path] = true

@@ -9,12 +9,13 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // notices sends all notifications to one sink.
-func notices() *saga.Notices {
-	n := &saga.Notices{To: make(map[string][]string), URL: "https://page"}
-	for _, kind := range saga.NoticeKinds {
+func notices() *machine.Notices {
+	n := &machine.Notices{To: make(map[string][]string), URL: "https://page"}
+	for _, kind := range machine.NoticeKinds {
 		n.To[kind] = []string{"notices"}
 	}
 	return n
@@ -71,7 +72,7 @@ func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
 	must, _ := s.expectedNotices(id, list)
 	var d saga.StartedData
 	mustRead(list[0], &d)
-	m, err := saga.Replay(s.defs[d.Definition], id, list)
+	m, err := machine.Replay(s.defs[d.Definition], id, list)
 	return err != nil || slices.Contains(must, notice) ||
 		slices.ContainsFunc(m.Inbox(), func(e saga.Entry) bool { return noticeID(id, "inbox."+e.Kind, e.ID.String()) == notice })
 }
@@ -117,7 +118,7 @@ func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may
 	}
 	var d saga.StartedData
 	mustRead(records[0], &d)
-	m := saga.New(s.defs[d.Definition], id)
+	m := machine.New(s.defs[d.Definition], id)
 	for _, r := range records {
 		if m.Apply(r) != nil {
 			return must, may // which is a violation of its own

@@ -10,6 +10,7 @@ import (
 	"recourse/compensation"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // announced checks that each event is in the append of its outcome.
@@ -86,7 +87,7 @@ func (s *sim) checkTasks(def *saga.Definition, id uuid.UUID, records []journal.R
 		}
 		var d saga.OutcomeData
 		mustRead(r, &d)
-		ends := s.shop.ends[saga.TaskID(id, r.Path, r.Way, r.Attempt)]
+		ends := s.shop.ends[machine.TaskID(id, r.Path, r.Way, r.Attempt)]
 		want := "completed"
 		if d.Error != nil {
 			want = map[string]string{"heartbeat_lost": "expired", "withdrawn": "withdrawn"}[d.Error.Code]
@@ -177,7 +178,7 @@ func (s *sim) parentOf(h journal.Head) saga.ParentData {
 }
 
 // checkChild compares a saga's end with the end of its parent.
-func (s *sim) checkChild(h journal.Head, parent *saga.Machine, records []journal.Record) {
+func (s *sim) checkChild(h journal.Head, parent *machine.Machine, records []journal.Record) {
 	path := s.parentOf(h).Path
 	step := parent.Definition().Step(path)
 	stands, byHand, none := false, false, step.NoCompensation // compensation does not cover steps of `finally`

@@ -12,7 +12,8 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/kinds/run"
+	runclient "recourse/saga/kinds/run/client"
+	"recourse/saga/machine"
 )
 
 // spawning is a request to another saga, made by the real caller (package run). That caller blocks
@@ -31,9 +32,9 @@ type spawning struct {
 var errUnknown = errors.New("simulated: result unknown")
 
 // spawn performs a request to another saga.
-func (n *node) spawn(send saga.Send, answered func(saga.Answer)) {
+func (n *node) spawn(send machine.Send, answered func(saga.Answer)) {
 	c := &spawning{n: n}
-	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: definitionSet(n.s.defs)}
+	caller := runclient.Caller{Engine: c, Sagas: n.s.store, Definitions: definitionSet(n.s.defs)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
 		c.answer = caller.Call(ctx, send.Request)
@@ -65,7 +66,7 @@ func (s *sim) hangUp() {
 	}
 }
 
-// StartAs implements run.Engine.
+// StartAs implements runclient.Engine.
 func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	n := c.n
 	if !n.lease.Valid(n.local()) || n.leaves {
@@ -94,7 +95,7 @@ func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition
 	return c.err
 }
 
-// Send implements run.Engine.
+// Send implements runclient.Engine.
 func (c *spawning) Send(_ context.Context, m journal.Message) error {
 	if c.n.s.fault(RevertLost, c.n.name) {
 		return errUnknown
@@ -110,7 +111,7 @@ func (c *spawning) Send(_ context.Context, m journal.Message) error {
 // definitionSet has one version of each definition.
 type definitionSet map[string]*saga.Definition
 
-// Definition implements run.Definitions.
+// Definition implements runclient.Definitions.
 func (d definitionSet) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
 	if d[name] == nil {
 		return nil, fmt.Errorf("definition %s: %w", name, journal.ErrNotFound)
@@ -118,7 +119,7 @@ func (d definitionSet) Definition(_ context.Context, name string, _ int) (*saga.
 	return d[name], nil
 }
 
-// Newest implements run.Definitions.
+// Newest implements runclient.Definitions.
 func (d definitionSet) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
 	def, err := d.Definition(ctx, name, 1)
 	return journal.Document{Name: name, Version: 1}, def, err

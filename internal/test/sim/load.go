@@ -10,6 +10,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/machine"
 )
 
 // sources are the definitions that the runs use.
@@ -372,7 +373,7 @@ func (s *sim) load(sc Script) {
 // again, under the same key.
 func (s *sim) start(i int, st Start) {
 	def := s.defs[st.Definition]
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)), Actor: client.name})
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)), Actor: client.name})
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}

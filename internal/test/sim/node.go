@@ -14,6 +14,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // node is a node of the simulation: it does with events what package engine does with goroutines.
@@ -387,7 +388,7 @@ func (n *node) perform(p engine.Perform) {
 }
 
 // request sends a request, and calls answered once: with the response, or with a timeout.
-func (n *node) request(send saga.Send, answered func(saga.Answer)) {
+func (n *node) request(send machine.Send, answered func(saga.Answer)) {
 	s := n.s
 	if s.fault(RequestUnsent, n.name) {
 		answered(saga.Answer{Code: "connection"})
@@ -421,7 +422,7 @@ func (n *node) sendEarly(a journal.Append) {
 		if err := json.Unmarshal(r.Data, &d); err != nil {
 			panic(err)
 		}
-		n.request(saga.Send{Path: r.Path, Way: r.Way, Key: r.Key, Request: *d.Request, Timeout: time.Second}, func(saga.Answer) {})
+		n.request(machine.Send{Path: r.Path, Way: r.Way, Key: r.Key, Request: *d.Request, Timeout: time.Second}, func(saga.Answer) {})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // margin is the `after` of the definitions here.
@@ -62,7 +63,7 @@ func reply(status int, body string) saga.Answer {
 }
 
 // arrive handles a request that arrives now.
-func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
+func (w *theWorld) arrive(send machine.Send, answer func(saga.Answer)) {
 	s := w.s
 	u, err := url.Parse(send.Request.URL)
 	if err != nil {
@@ -106,7 +107,7 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 	}
 }
 
-func (w *theWorld) process(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
+func (w *theWorld) process(u *url.URL, send machine.Send, took time.Duration) saga.Answer {
 	switch send.Request.Method {
 	case "GET":
 		return w.status(u)
@@ -130,7 +131,7 @@ func (w *theWorld) status(u *url.URL) saga.Answer {
 	return reply(200, `{"count":1,"id":"`+st.id+`"}`)
 }
 
-func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
+func (w *theWorld) post(u *url.URL, send machine.Send, took time.Duration) saga.Answer {
 	a, made := w.make(send.Request.Headers["Idempotency-Key"], u.Path, took)
 	if made != "" {
 		w.entry(world.Entry{Kind: world.Effect, Service: u.Path, Method: "POST", Path: u.Path, Key: w.made[made], EffectID: made})
@@ -169,7 +170,7 @@ func (w *theWorld) make(key, path string, took time.Duration) (a saga.Answer, ma
 	return w.keys[key].answer, id
 }
 
-func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
+func (w *theWorld) del(u *url.URL, send machine.Send) saga.Answer {
 	own, id := send.Request.Headers["Idempotency-Key"], ""
 	key := u.Query().Get("key")
 	if key == "" {

@@ -1,0 +1,398 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// Apply applies the journal's next record. After an error, which wraps ErrImpossible or
+// ErrUnreadable, the machine must not be used. Apply does not check hashes; journal.Verify does.
+func (m *Machine) Apply(r journal.Record) error {
+	if err := m.apply(r); err != nil {
+		return fmt.Errorf("saga %s: record %d (%s %s): %w", m.id, r.Seq, r.Kind, r.Path, err)
+	}
+	m.seq, m.at, m.hash = r.Seq, r.At, r.Hash
+	return nil
+}
+
+func (m *Machine) apply(r journal.Record) error {
+	switch {
+	case r.Seq != m.seq+1:
+		return fmt.Errorf("%w: expected seq %d", ErrImpossible, m.seq+1)
+	case (r.Kind == journal.Started) != (m.seq == 0):
+		return fmt.Errorf("%w: started comes first, and once", ErrImpossible)
+	case m.finished != nil:
+		return fmt.Errorf("%w: the saga has finished", ErrImpossible)
+	}
+	switch r.Kind {
+	case journal.Started:
+		var d saga.StartedData
+		if err := take(m, r, &d); err != nil {
+			return err
+		}
+		m.created = r.At
+		return m.pin(d)
+	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
+		return m.applyStep(r)
+	case journal.Woke:
+		return m.applyWoke(r)
+	case journal.Signalled:
+		return m.applySignal(r)
+	case journal.Compensating:
+		return m.applyCompensating(r)
+	case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
+		return m.applyCommand(r)
+	case journal.Finished:
+		return m.applyFinished(r)
+	}
+	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
+}
+
+// made is the last data that this machine encoded. Usually its record is applied next, so the data
+// need not be decoded.
+type made struct {
+	data  json.RawMessage
+	value any
+}
+
+// make encodes the data of a record.
+func (m *Machine) make(value any) json.RawMessage {
+	data := saga.Encode(value)
+	if saga.RoundTrips(value, data) {
+		m.made = made{data, value}
+	}
+	return data
+}
+
+// take decodes a record's data, or reuses the value that it was encoded from.
+func take[T any](m *Machine, r journal.Record, into *T) error {
+	if len(r.Data) > 0 && len(m.made.data) > 0 && &r.Data[0] == &m.made.data[0] {
+		if v, ok := m.made.value.(T); ok {
+			*into, m.made = v, made{}
+			return nil
+		}
+	}
+	return read(r, into)
+}
+
+func read(r journal.Record, into any) error {
+	if len(r.Data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		return fmt.Errorf("%w: data: %w", ErrUnreadable, err)
+	}
+	return nil
+}
+
+// trackOf returns the step and the track that a step's record belongs to.
+func (m *Machine) trackOf(path string, way journal.Way) (*node, *track, error) {
+	base, query := saga.SplitQuery(path)
+	n, err := m.locate(base)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case query:
+		return n, &n.statusCheck, nil
+	case way == journal.Undo:
+		if !m.undoing || m.undone >= len(m.plan) || m.plan[m.undone] != n {
+			return nil, nil, fmt.Errorf("%w: %s is not what is undone next", ErrImpossible, path)
+		}
+		return n, &n.compensation, nil
+	case m.undoing && !n.in.final:
+		return nil, nil, fmt.Errorf("%w: forward work after undoing began", ErrImpossible)
+	}
+	return n, &n.forward, nil
+}
+
+func (m *Machine) applyStep(r journal.Record) error {
+	switch {
+	case r.Kind == journal.Decided && r.Path == "":
+		return m.applyAwaitParent(r)
+	case r.Kind == journal.Decided && strings.HasSuffix(r.Path, "]"):
+		return m.applyIteration(r)
+	}
+	n, s, err := m.trackOf(r.Path, r.Way)
+	if err != nil {
+		return err
+	}
+	m.touch(n, r.Seq)
+	switch r.Kind {
+	case journal.Intent:
+		err = m.applyIntent(n, s, r)
+	case journal.Outcome:
+		err = m.applyOutcome(n, s, r)
+	case journal.Skipped:
+		err = m.move(s, evSkip, r)
+	case journal.Decided:
+		err = m.applyDecided(n, s, r)
+	}
+	if err != nil {
+		return err
+	}
+	m.advance(n, s)
+	return nil
+}
+
+func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
+	var d saga.IntentData
+	if err := take(m, r, &d); err != nil {
+		return err
+	}
+	s.retryAt = time.Time{}
+	if d.WakeAt != nil {
+		s.retryAt = d.WakeAt.Time
+	}
+	switch {
+	case d.Awaited != nil:
+		n.awaited = d.Awaited
+		return m.move(s, evAwait, r)
+	case d.WakeAt != nil:
+		return m.move(s, evSleep, r)
+	}
+	if r.Attempt != s.attempts+1 {
+		return fmt.Errorf("%w: attempt %d after %d", ErrImpossible, r.Attempt, s.attempts)
+	}
+	if d.Request == nil {
+		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
+	}
+	if sp, ok := n.step.Body.(saga.Spawner); ok && s == &n.forward {
+		n.child = sp.Child(*d.Request)
+	}
+	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
+	s.request, s.hash, s.sentAt, s.allowed, s.retryState = d.Request, d.RequestHash, r.At, false, nil
+	if d.Input != nil {
+		s.actionInput = d.Input
+	}
+	if s.firstSent.IsZero() {
+		s.firstSent = r.At
+	}
+	s.reserved = retry.Money{}
+	if d.Reserve != "" {
+		reserve, err := retry.Amount(d.Reserve, m.currency())
+		if err != nil {
+			return fmt.Errorf("%w: reserve: %w", ErrUnreadable, err)
+		}
+		s.reserved = reserve
+		m.account.Reserve(reserve)
+		m.inFlight = m.inFlight.Add(reserve)
+	}
+	s.reservedTokens = d.ReserveTokens
+	m.tokens.reserve(d.ReserveTokens)
+	return m.move(s, evIntent, r)
+}
+
+func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
+	var d saga.OutcomeData
+	if err := take(m, r, &d); err != nil {
+		return err
+	}
+	ev, ok := nextEvent[d.Next]
+	if !ok {
+		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
+	}
+	if s.state == inFlight && r.Attempt != s.attempts {
+		return fmt.Errorf("%w: outcome of attempt %d while %d is in flight", ErrImpossible, r.Attempt, s.attempts)
+	}
+	m.inFlight = m.inFlight.Sub(s.reserved)
+	var cost retry.Money
+	if d.Cost != "" {
+		var err error
+		if cost, err = retry.Amount(d.Cost, m.currency()); err != nil {
+			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
+		}
+		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
+	} else if !s.reserved.IsZero() {
+		s.unknown = s.unknown.Add(s.reserved)
+	}
+	if s != &n.statusCheck { // a status check calls no model
+		m.useModel(m.stepOf(n, r.Way), s, &d, cost)
+	}
+	s.reserved = retry.Money{}
+	m.tokens.settle(s, d.Tokens)
+	n.neverStarted = d.NeverStarted != ""
+	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
+	if d.RetryAt != nil {
+		s.retryAt = d.RetryAt.Time
+	} else {
+		s.retryAt = time.Time{}
+	}
+	switch {
+	case r.Class == journal.InDoubt:
+		s.doubt = true
+	case d.Next == saga.NextDone || d.Next == saga.NextFail:
+		s.doubt = false
+	}
+	if s != &n.statusCheck && ev == evDone && r.Way != journal.Undo {
+		n.output = d.Output
+		m.consumeSignal(n)
+	}
+	if d.RetryState != nil && ev == evRetry { // the next request differs, so it must not have the old key
+		s.retryState, s.key = d.RetryState, ""
+		s.generation++
+	}
+	if s == &n.statusCheck && d.Found != nil {
+		n.statusCheck.found = *d.Found
+		if *d.Found {
+			n.output = d.Output
+		}
+	}
+	if err := m.move(s, ev, r); err != nil {
+		return err
+	}
+	if s == &n.forward && s.state == failed && s.failure != nil {
+		m.failedSteps = append(m.failedSteps, n)
+	}
+	if n.block != nil && s == &n.forward {
+		m.abandon(n.block)
+		if l := n.block.layout.Loop; l == nil || !l.History { // compensations inside the block may read them
+			n.block.outputs = nil
+		}
+	}
+	if s == &n.forward && ev == evVerify {
+		n.ask(s.retryAt, r)
+	}
+	return nil
+}
+
+// ask begins a round of status checks. Attempt numbers continue, so that the answer to an older
+// check is never mistaken for the answer to a newer one.
+func (n *node) ask(from time.Time, r journal.Record) {
+	n.statusCheck = track{state: backoff, retryAt: from, attempts: n.statusCheck.attempts, base: n.statusCheck.attempts, since: r.Seq, sinceAt: r.At}
+}
+
+func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
+	var d saga.DecidedData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if d.Branch != nil || d.Enter {
+		if err := m.move(s, evEnter, r); err != nil {
+			return err
+		}
+		return m.begin(n, saga.Entered{Branch: d.Branch, Items: d.Items})
+	}
+	ev, ok := nextEvent[d.Next]
+	if !ok {
+		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
+	}
+	switch d.Next {
+	case saga.NextDone:
+		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
+		m.settleCost(s, true)
+	case saga.NextFail, saga.NextBlock, saga.NextRetry:
+		// Only a conclusive status check settles the doubt: it said that nothing happened.
+		if d.By == string(saga.VerifyIt) && n.statusCheck.state == done {
+			s.doubt = false
+			m.settleCost(s, false)
+		}
+	case saga.NextVerify:
+		n.ask(r.At, r)
+	}
+	if s.retryAt.Before(r.At) { // otherwise it was abandoned during a wait, which still counts
+		s.retryAt = r.At
+	}
+	return m.move(s, ev, r)
+}
+
+// advance moves the groups to their next steps when a step has ended.
+func (m *Machine) advance(n *node, s *track) {
+	if !s.state.ended() || s == &n.statusCheck {
+		return
+	}
+	if s == &n.compensation {
+		m.undone++
+		s.request = nil
+		return
+	}
+	g := n.in
+	if s.state != doubted { // a step that ended in doubt may have to be sent again
+		n.forward.request, n.statusCheck.request = nil, nil
+	}
+	if n.step.Pivot && s.state == done {
+		m.pivoted = true
+	}
+	if n.passed {
+		return
+	}
+	n.passed = true
+	if s.state == done || s.state == skipped || n.step.Continue || g.final {
+		g.next++
+	} else {
+		g.broken = n
+	}
+	m.enter(g)
+	if g.over() {
+		m.groupOver(g)
+	}
+}
+
+// failure returns a failed step's reason.
+func (m *Machine) failure(n *node) *saga.Reason {
+	deepest := n.deepest()
+	r := &saga.Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
+	if f := deepest.forward.failure; f != nil {
+		r.Title, r.Detail, r.Error = f.Title, f.Detail, f.Code
+		if f.Code == codeBudget || f.Code == codeRejected {
+			r.Code = f.Code
+		}
+	}
+	if deepest.forward.state == doubted && r.Code != codeBudget {
+		r.Title = "step " + deepest.path + " ended in doubt: " + r.Title
+	}
+	return r
+}
+
+func (m *Machine) applyWoke(r journal.Record) error {
+	if r.Path == "" {
+		if m.reason == nil {
+			m.reason = &saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
+		}
+		return nil
+	}
+	_, s, err := m.trackOf(r.Path, r.Way)
+	if err != nil {
+		return err
+	}
+	return m.move(s, evWoke, r)
+}
+
+func (m *Machine) applyCompensating(r journal.Record) error {
+	var d saga.CompensatingData
+	if err := take(m, r, &d); err != nil {
+		return err
+	}
+	if m.undoing {
+		return fmt.Errorf("%w: undoing has begun before", ErrImpossible)
+	}
+	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
+	for _, path := range d.Plan {
+		n := m.steps[path]
+		if n == nil || n.step.Compensate == nil {
+			return fmt.Errorf("%w: %q cannot be undone", ErrImpossible, path)
+		}
+		m.plan = append(m.plan, n)
+	}
+	for _, n := range m.touched {
+		m.giveUp(n)
+	}
+	return nil
+}
+
+func (m *Machine) applyFinished(r journal.Record) error {
+	var d saga.FinishedData
+	if err := take(m, r, &d); err != nil {
+		return err
+	}
+	if !d.Status.Terminal() {
+		return fmt.Errorf("%w: status %q is not terminal", ErrUnreadable, d.Status)
+	}
+	m.finished, m.residual, m.reason = &d, d.Residual, d.Reason
+	return nil
+}

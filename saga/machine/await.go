@@ -1,0 +1,263 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// codeRejected is the failure of an approval that was rejected.
+const codeRejected = "rejected"
+
+// decideAwait begins a wait for a message.
+func (m *Machine) decideAwait(n *node, body saga.Await, env *env) []Decision {
+	a, err := body.Await(env)
+	if err != nil {
+		return m.refuse(n, asFailure(n.step.Kind, err))
+	}
+	if a.Approval != nil {
+		a.Approval.ShownHash = a.Approval.Hash(m.started.SHA256)
+	}
+	d := saga.IntentData{Awaited: &a}
+	if n.step.Timeout > 0 {
+		d.WakeAt = &saga.Time{Time: m.at.Add(n.step.Timeout)}
+	}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.Encode(d)}}}
+}
+
+// decideAwaiting waits for the message, or takes a signal that came earlier.
+func (m *Machine) decideAwaiting(n *node) []Decision {
+	var ds []Decision
+	if a := n.awaited.Approval; a != nil {
+		ds = append(ds, m.escalateApproval(n, a)...)
+	} else if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+		return m.outcome(n, journal.Do, journal.Succeeded, saga.OutcomeData{Output: early[0]})
+	}
+	if !n.forward.retryAt.IsZero() {
+		ds = append(ds, n.forward.wake(n.path, journal.Do, n.step.Kind)...)
+	}
+	return ds
+}
+
+// consumeSignal removes the signal that a step has received.
+func (m *Machine) consumeSignal(n *node) {
+	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
+		return
+	}
+	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+		m.signals[n.awaited.Signal] = early[1:]
+	}
+}
+
+// decideExpired ends a wait whose time has passed without a message.
+func (m *Machine) decideExpired(n *node) []Decision {
+	out, f := n.step.Body.(saga.Await).Expired(*n.awaited, m.at)
+	if f != nil {
+		return m.refuse(n, f)
+	}
+	return m.outcome(n, journal.Do, journal.Succeeded, saga.OutcomeData{Output: out})
+}
+
+func (m *Machine) escalateApproval(n *node, a *saga.ApprovalData) []Decision {
+	e := m.entry(n, &n.forward, journal.Do)
+	e.Kind, e.Title, e.Detail = saga.InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
+	starter := "the person who started the saga"
+	if name := m.Starter(); name != "" && name != saga.Anonymous {
+		starter = name + ", who started the saga"
+	}
+	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
+	if a.FourEyes {
+		e.Detail += " It may not be decided by " + starter + "."
+	}
+	if !n.forward.retryAt.IsZero() {
+		e.ExpiresAt = &saga.Time{Time: n.forward.retryAt}
+		e.Detail += " It expires at " + n.forward.retryAt.UTC().Format(journal.TimeFormat) + "."
+	}
+	e.Actions = []string{"approve", "reject"}
+	return []Decision{Escalate{e}}
+}
+
+// validateDecision checks whether the actor may decide the approval now, and fills in the defaults
+// of the form.
+func (m *Machine) validateDecision(o *saga.Command) *Refusal {
+	n := m.steps[o.Path]
+	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
+		return refusal("not_waiting", "step "+o.Path+" does not wait for an approval", "")
+	}
+	a := n.awaited.Approval
+	switch {
+	case n.forward.state != awaiting || m.undoing && !n.in.final || m.ending(n):
+		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
+	case !n.forward.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.forward.retryAt):
+		return refusal("decided", "the approval of step "+o.Path+" has expired", "nobody had decided by "+n.forward.retryAt.UTC().Format(journal.TimeFormat))
+	case o.Shown != "" && o.Shown != a.ShownHash:
+		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
+	case o.Shown == "" && o.Kind == "approve":
+		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
+		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
+		return r
+	case a.FourEyes && (o.Trusted || m.Starter() == saga.Anonymous):
+		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "four_eyes", Title: "four_eyes needs API keys",
+			Detail: "the person who started the saga may not decide this approval, and without API keys the server cannot know who that is: configure API keys, and start and decide the saga with keys of two names"}}
+	case a.FourEyes && o.Actor == m.Starter():
+		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "four_eyes", Title: "the person who started the saga may not decide this approval",
+			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else must decide it"}}
+	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
+		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
+	}
+	if o.Kind != "approve" {
+		return nil
+	}
+	body, ok := n.step.Body.(saga.Approver)
+	if !ok {
+		return refusal("not_waiting", "step "+o.Path+" cannot be approved", "")
+	}
+	data, findings := body.Decide(o.Data)
+	if len(findings) > 0 {
+		r := refusal("bad_data", "the data breaks the approval's form", "/data"+findings[0].Pointer+": "+findings[0].Detail)
+		for _, f := range findings {
+			f.Pointer = "/data" + f.Pointer
+			r.Findings = append(r.Findings, f)
+		}
+		r.Invalid = true
+		return r
+	}
+	o.Data = data
+	return nil
+}
+
+func list(names []string) string {
+	text := ""
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Quote(name)
+	}
+	return text
+}
+
+// applyApproval applies a person's decision.
+func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
+	n := m.steps[r.Path]
+	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
+		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
+	}
+	ev := evDone
+	given := saga.Approval{Decision: "approved", By: d.Actor, At: saga.Time{Time: r.At}, Data: d.Output}
+	if d.Reason != "" {
+		given.Comment = &d.Reason
+	}
+	if d.Kind == "reject" {
+		given.Decision = "rejected"
+		ev = nextEvent[m.endFailed(n)]
+		n.forward.failure = &saga.Failure{Code: codeRejected, Title: "step " + n.path + " was rejected by " + d.Actor, Detail: d.Reason}
+	}
+	if err := m.move(&n.forward, ev, r); err != nil {
+		return err
+	}
+	n.forward.class = journal.Succeeded
+	if ev != evDone {
+		n.forward.class = journal.Refused
+	}
+	n.output = saga.Encode(given)
+	m.advance(n, &n.forward)
+	return nil
+}
+
+// maxSignals is the most signals that a saga keeps before a step waits for them, of all names
+// together.
+const maxSignals = 1000
+
+func (m *Machine) validateSignal(o saga.Command) *Refusal {
+	kept := 0
+	for _, early := range m.signals { // any order
+		kept += len(early)
+	}
+	switch {
+	case o.Name == "":
+		return refusal("bad_signal", "a signal has a name", "")
+	case kept >= maxSignals:
+		return refusal("too_many_signals", "the saga has "+strconv.Itoa(maxSignals)+" signals that no step has waited for yet", "")
+	}
+	return nil
+}
+
+func (m *Machine) applySignal(r journal.Record) error {
+	var d saga.SignalData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	m.applied[d.Message] = true
+	if m.signals == nil {
+		m.signals = make(map[string][]json.RawMessage)
+	}
+	payload := d.Payload
+	if payload == nil {
+		payload = json.RawMessage("null")
+	}
+	m.signals[d.Name] = append(m.signals[d.Name], payload)
+	return nil
+}
+
+// task returns the task of an attempt, or nil if this process sends the request itself.
+func (m *Machine) task(step *saga.Step, s Send) *journal.Task {
+	q, ok := step.Body.(saga.Queued)
+	if !ok {
+		return nil
+	}
+	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout, Traceparent: s.Traceparent()}
+	t.Type, t.Input, t.Lease = q.Task(s.Request)
+	return t
+}
+
+// TaskID returns the id of an attempt's task. It is derived from the attempt, so no other attempt
+// has it.
+func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID {
+	return uuid.NewV5(saga, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
+}
+
+// Unwanted lists the tasks whose results are no longer of use, because the saga, or a block around
+// the step, only waits for attempts in flight to end.
+func (m *Machine) Unwanted() []uuid.UUID {
+	if m.undoing || m.finished != nil {
+		return nil
+	}
+	var list []uuid.UUID
+	m.forward.walk(func(n *node) bool {
+		if _, ok := n.step.Body.(saga.Queued); ok && n.forward.state == inFlight && m.ending(n) && !m.settles(n) {
+			list = append(list, TaskID(m.id, n.path, journal.Do, n.forward.attempts))
+		}
+		return true
+	})
+	return list
+}
+
+// settles reports whether the attempt in flight must end on its own, because undoing the step needs
+// to know whether it happened.
+func (m *Machine) settles(n *node) bool {
+	return n.forward.doubt && n.needsSettling() && m.nothingUndone() == ""
+}
+
+// announce ends a step. Its events are stored together with its outcome.
+func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
+	kind, data, to, err := body.Announce(env)
+	if err != nil {
+		return m.refuse(n, asFailure(n.step.Kind, err))
+	}
+	id := uuid.NewV5(m.id, "event:"+n.path)
+	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, m.trace.At(m.trace.Step(n.path, journal.Do)), data)
+	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
+		Data: saga.Encode(saga.OutcomeData{Output: saga.Encode(map[string]string{"id": id.String()}), Event: event})}}
+	for _, sink := range to {
+		w.Events = append(w.Events, journal.Event{ID: id, Saga: m.id, Sink: sink, Data: event})
+	}
+	return []Decision{w}
+}

@@ -1,0 +1,146 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/saga"
+	"recourse/saga/machine"
+)
+
+// What is found and not mended: go test -tags review -run Test ./saga
+
+// A task that is sent again to settle a doubt, before undoing, is not unwanted.
+func TestSettlingTaskIsWanted(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - {id: a, task: work, retry: 3, in_doubt: retry, compensate: {http: "DELETE http://w/${output.id}"}}
+`, "null")
+	lost := saga.TaskResult{Outcome: "expired"}
+	s := h.open[0]
+	h.open = nil
+	r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, lost.Answer(), h.now, 1<<63)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(r)
+	if err := h.do(saga.Command{Kind: "cancel"}); err != nil {
+		t.Fatal(err)
+	}
+	h.wait()
+	if len(h.open) != 1 {
+		t.Fatalf("not sent again\n%s", h.out.String())
+	}
+	if u := h.m.Unwanted(); len(u) > 0 {
+		t.Errorf("the attempt that settles the doubt is withdrawn: %v\n%s", u, h.out.String())
+	}
+}
+
+// A doubt that a person is to decide is not forgotten because a branch beside it has failed.
+func TestAskedDoubtForgotten(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - id: both
+    on_error: continue
+    parallel:
+      - {id: pay, http: "POST http://w/pay", body: {}, in_doubt: ask, compensate: none}
+      - {id: b, http: "POST http://w/b", body: {}, compensate: none}
+`, "null")
+	h.reply("pay", "timeout")
+	if h.m.Status() != saga.Stuck || len(h.m.Inbox()) != 1 {
+		t.Fatal(h.m.Status())
+	}
+	h.reply("b", "422 {}")
+	t.Logf("%s residual %v", h.m.Status(), h.m.Residual())
+	if h.m.Status() == saga.Succeeded {
+		t.Errorf("the doubt about pay is forgotten\n%s", h.out.String())
+	}
+}
+
+func TestStuckWithoutInbox(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - id: both
+    parallel:
+      - {id: pay, http: "POST http://w/pay", body: {}, in_doubt: ask, compensate: {http: "DELETE http://w/${output.id}"}}
+      - {id: b, http: "POST http://w/b", body: {}, compensate: none}
+      - {id: c, http: "POST http://w/c", body: {}, compensate: none}
+`, "null")
+	h.reply("pay", "timeout")
+	asks := h.m.InboxRevision()
+	h.reply("b", "422 {}")
+	t.Logf("status %s inbox %d asks changed %v", h.m.Status(), len(h.m.Inbox()), asks != h.m.InboxRevision())
+	if h.m.Status() == saga.Stuck && len(h.m.Inbox()) == 0 {
+		t.Errorf("stuck, but the inbox is empty")
+	}
+}
+
+func TestBudgetCost(t *testing.T) {
+	for _, n := range []int{250, 500, 1000} {
+		items := make([]int, n)
+		in, _ := json.Marshal(map[string]any{"items": items})
+		src := `
+saga: x
+budget: 1.00 USD
+input: {items: [integer]}
+steps:
+  - id: many
+    foreach: ${input.items}
+    max_parallel: 1000
+    steps:
+      - {id: g, http: "POST http://w/g", body: {a: "${item}", b: "x${index}"}, cost: {from: result.body.cost, reserve: 0.90 USD}, compensate: none}
+`
+		if n == 250 {
+			src = strings.Replace(src, "max_parallel: 1000", "max_parallel: 1000", 1)
+		}
+		began := time.Now()
+		h := byHand(t, src, string(in))
+		for k := 0; len(h.open) > 0; k++ {
+			h.reply(h.open[0].Path, `200 {"cost":0}`)
+			h.m.Status()
+			h.m.InboxRevision()
+			h.m.WakeAt()
+			if time.Since(began) > 60*time.Second {
+				t.Fatalf("%d items: %d done after a minute", n, k)
+			}
+		}
+		t.Logf("%d items: %v, %s", n, time.Since(began), h.m.Status())
+	}
+}
+
+func (h *hand) wait() bool {
+	var first *machine.WakeAt
+	for _, d := range h.m.Decide() {
+		if w, ok := d.(machine.WakeAt); ok && (first == nil || w.At.Before(first.At)) {
+			first = &w
+		}
+	}
+	if first == nil {
+		return false
+	}
+	if first.At.After(h.now) {
+		h.now = first.At
+	}
+	h.write(first.Woke)
+	h.run()
+	return true
+}
+
+func (h *hand) do(c saga.Command) error {
+	h.mail++
+	r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c)
+	if err != nil {
+		return err
+	}
+	h.write(r)
+	h.run()
+	return nil
+}

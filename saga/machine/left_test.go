@@ -1,0 +1,123 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+	"recourse/saga/machine"
+)
+
+// hand drives a machine step by step.
+type hand struct {
+	*player
+	open []machine.Send
+}
+
+func byHand(t *testing.T, src, input string) *hand {
+	t.Helper()
+	def, errs := dsl.Parse("x", []byte(src), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatalf("%v", errs)
+	}
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(input)})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	h := &hand{player: &player{t: t, def: def, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
+	h.m = machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
+	h.write(h.m.Start(data))
+	h.run()
+	return h
+}
+
+// run writes and sends what can be; it does not wait.
+func (h *hand) run() {
+	h.t.Helper()
+	for range 100000 {
+		wrote := false
+		for _, d := range h.m.Decide() {
+			switch d := d.(type) {
+			case machine.Write:
+				h.write(d.Record)
+				wrote = true
+			case machine.Dispatch:
+				h.write(d.Intent)
+				h.open = append(h.open, d.Send)
+				wrote = true
+			}
+			if wrote {
+				break
+			}
+		}
+		if !wrote {
+			return
+		}
+	}
+	h.t.Fatal("goes on without end")
+}
+
+func (h *hand) reply(path, text string) {
+	h.t.Helper()
+	for i, s := range h.open {
+		if s.Path == path {
+			h.open = append(h.open[:i:i], h.open[i+1:]...)
+			h.now = h.now.Add(10 * time.Millisecond)
+			r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(h.t, text), h.now, 1<<63)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			h.write(r)
+			h.run()
+			return
+		}
+	}
+	h.t.Fatalf("%s is not in flight: %v\n%s", path, h.open, h.out.String())
+}
+
+// A compensation, or a query, inside a repeat may read history after the loop has ended.
+func TestHistoryAfterTheLoop(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - id: loop
+    repeat: {until: "index == 1", max: 3}
+    steps:
+      - {id: g, http: "POST http://w/g", body: {}, compensate: {http: "DELETE http://w/g?n=${len(history)}"}}
+  - {id: last, http: "POST http://w/last", body: {}, compensate: none}
+`, "null")
+	h.reply("loop[0].g", "200 {}")
+	h.reply("loop[1].g", "200 {}")
+	h.reply("last", "422 {}")
+	if len(h.open) != 1 || !strings.HasSuffix(h.open[0].Request.URL, "n=1") {
+		t.Fatalf("%+v", h.open)
+	}
+}
+
+// A compensation in an inner loop may read a step of the outer iteration, after that has ended.
+func TestReleaseOuter(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - id: outer
+    foreach: [1]
+    steps:
+      - {id: look, http: "GET http://w/look"}
+      - id: inner
+        foreach: [1]
+        steps:
+          - {id: g, http: "POST http://w/g", body: {}, compensate: {http: "DELETE http://w/g/${steps.look.output.id}"}}
+  - {id: last, http: "POST http://w/last", body: {}, compensate: none}
+`, "null")
+	h.reply("outer[0].look", `200 {"id":"abc"}`)
+	h.reply("outer[0].inner[0].g", "200 {}")
+	h.reply("last", "422 {}")
+	if len(h.open) != 1 || !strings.HasSuffix(h.open[0].Request.URL, "/abc") {
+		t.Fatalf("%+v %s\n%s", h.open, h.m.Status(), h.out.String())
+	}
+}

@@ -1,0 +1,345 @@
+package machine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+	"recourse/saga/machine"
+)
+
+var planTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+func makePlan(t *testing.T, src, input string, stubs map[string]json.RawMessage) machine.Plan {
+	t.Helper()
+	def, errs := dsl.Parse("plan.yaml", []byte(src), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	data, findings := machine.BeginPlan(def, machine.StartOptions{Version: 1, Input: json.RawMessage(input)})
+	if findings != nil {
+		t.Fatal(findings)
+	}
+	p, err := machine.MakePlan(def, data, stubs, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := machine.MakePlan(def, data, stubs, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(p, again); d != "" {
+		t.Errorf("the same plan twice differs: %s", d)
+	}
+	return p
+}
+
+// lines writes a plan's steps in short.
+func lines(p machine.Plan) []string {
+	var out []string
+	for _, s := range p.Steps {
+		line := s.Path + " " + s.Kind
+		if s.Skipped {
+			line += " skipped"
+		}
+		if len(s.If) > 0 {
+			line += " if " + strings.Join(s.If, ", ")
+		}
+		if s.Request != nil {
+			line += " " + s.Request.Method + " " + s.Request.URL + " " + string(s.Request.Body)
+		}
+		if s.Request == nil && len(s.Output) > 0 {
+			line += " = " + string(s.Output)
+		}
+		if s.WakeAt != nil {
+			line += " until " + s.WakeAt.Format("15:04")
+		}
+		if s.Pivot {
+			line += " pivot"
+		}
+		if s.Note != "" {
+			line += " (" + s.Note + ")"
+		}
+		if s.Undo != nil && s.Undo.Request != nil {
+			line += " undo " + s.Undo.Request.Method + " " + s.Undo.Request.URL
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+const planned = `saga: p
+budget: 1.00 USD
+steps:
+  - id: who
+    set: {name: "${input.name}"}
+  - id: rest
+    sleep: 30m
+  - id: gift
+    when: input.gift
+    http: POST https://a.example/gifts
+    in_doubt: retry
+    compensate: none
+  - id: charge
+    http: POST https://a.example/charges
+    in_doubt: retry
+    retry: 3
+    cost: 0.10 USD
+    body: {name: "${steps.who.output.name}"}
+    compensate:
+      http: POST https://a.example/charges/${output.id}/refund
+  - id: way
+    switch:
+      - when: input.gift
+        steps:
+          - {id: wrap, set: paper}
+      - steps:
+          - id: ship
+            http: POST https://a.example/ships
+            in_doubt: retry
+            body: {charge: "${steps.charge.output.id}"}
+            compensate:
+              http: DELETE https://a.example/ships?key=${key}
+              order: last
+  - id: seal
+    http: PUT https://a.example/seals/${input.name}
+    pivot: true
+  - id: mail
+    http: POST https://a.example/mails
+    in_doubt: fail
+    on_error: continue
+    compensate: none
+finally:
+  - id: note
+    http: PUT https://a.example/notes/${saga.status}
+`
+
+func TestPlan(t *testing.T) {
+	p := makePlan(t, planned, `{"name": "ada", "gift": false}`, map[string]json.RawMessage{"charge": json.RawMessage(`{"id":"ch_1"}`)})
+	want := []string{
+		`who set = {"name":"ada"}`,
+		"rest sleep until 08:30",
+		"gift http skipped",
+		`charge http POST https://a.example/charges {"name":"ada"} undo POST https://a.example/charges/ch_1/refund`,
+		"way switch",
+		`ship http POST https://a.example/ships {"charge":"ch_1"} undo DELETE https://a.example/ships?key=` + keyOf(p, "ship"),
+		"seal http PUT https://a.example/seals/ada  pivot",
+		"mail http POST https://a.example/mails ",
+		"note http PUT https://a.example/notes/succeeded ",
+	}
+	if d := cmp.Diff(want, lines(p)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"charge", "ship"}, p.Undo); d != "" {
+		t.Errorf("undo: %s", d)
+	}
+	if p.WorstCase != "0.30" || p.Currency != "USD" || p.Budget != "1.00" {
+		t.Errorf("cost %s of %s %s", p.WorstCase, p.Budget, p.Currency)
+	}
+	for _, s := range p.Steps {
+		if s.Request != nil && (s.Key == "" || s.Undo != nil && s.Undo.Key == s.Key) {
+			t.Errorf("keys of %s: %q and %+v", s.Path, s.Key, s.Undo)
+		}
+	}
+}
+
+func keyOf(p machine.Plan, path string) string {
+	for _, s := range p.Steps {
+		if s.Path == path {
+			return s.Key
+		}
+	}
+	return ""
+}
+
+// Without stubs the plan is whole: what is not known has a placeholder.
+func TestPlanWithoutStubs(t *testing.T) {
+	p := makePlan(t, planned, `{"name": "ada", "gift": false}`, nil)
+	if len(p.Steps) != 9 {
+		t.Fatalf("%d steps, want all 9: %v", len(p.Steps), lines(p))
+	}
+	got := strings.Join(lines(p), "\n")
+	for _, want := range []string{"undo POST https://a.example/charges/‹charge.id›/refund", `ships {"charge":"‹charge.id›"}`} {
+		if !strings.Contains(got, want) || strings.Contains(got, " (") {
+			t.Errorf("the plan lacks %s:\n%s", want, got)
+		}
+	}
+}
+
+// TestPlanOfUnknowns plans definitions whose course depends on what nobody knows yet.
+func TestPlanOfUnknowns(t *testing.T) {
+	const first = "saga: p\nsteps:\n  - {id: look, http: GET https://a.example/look}\n"
+	tests := []struct {
+		name, src, input string
+		want             []string
+	}{
+		{"an optional input that is left out fails the step that reads it, and no other", `saga: p
+input: {memo: "string?"}
+steps:
+  - {id: debit, http: POST https://a.example/debits, in_doubt: retry, compensate: {http: "DELETE https://a.example/debits/${output.id}"}}
+  - {id: note, http: POST https://a.example/notes, in_doubt: retry, compensate: none, body: {memo: "${input?.memo}"}}
+`, `{}`, []string{"debit http POST https://a.example/debits  undo DELETE https://a.example/debits/‹debit.id›", `note http POST https://a.example/notes {"memo":null}`}},
+		{"an input that is required and left out", `saga: p
+input: {order: string, lines: [{sku: string, n: integer = 1}], at: {city: string, zip: string}}
+steps:
+  - {id: ask, http: "GET https://a.example/orders/${input.order}?sku=${input.lines[0].sku}&n=${input.lines[0].n}&zip=${input.at.zip}"}
+`, `{"lines": [{}], "at": {"city": "Oslo"}}`, []string{"ask http GET https://a.example/orders/‹input.order›?sku=‹input.lines[0].sku›&n=1&zip=‹input.at.zip› "}},
+		{"no input at all", "saga: p\nsteps:\n  - {id: ask, http: \"GET ${vars.pay}/x/${input.id}\"}\n", ``, []string{"ask http GET ‹vars.pay›/x/‹input.id› "}},
+		{"computed values", first + `  - {id: sum, set: {n: "${steps.look.output.n * 2}", known: 1}}
+  - {id: send, http: PUT https://a.example/x, compensate: none, body: {n: "${steps.sum.output.n}", k: "${steps.sum.output.known}", t: "at ${steps.look.output.city}"}}
+`, `null`, []string{"look http GET https://a.example/look ", `sum set = {"n":"‹look.n * 2›","known":1}`, `send http PUT https://a.example/x {"n":"‹look.n * 2›","k":1,"t":"at ‹look.city›"}`}},
+		{"a condition", first + `  - {id: gift, when: steps.look.output.gift, set: paper}
+  - {id: send, http: PUT https://a.example/x, compensate: none, body: "${steps.gift.output}"}
+  - {id: last, when: steps.gift.status == "skipped", fail: no gift}
+  - {id: never, when: 1 > 2 && steps.look.output.gift, set: 1}
+  - {id: end, set: 1}
+`, `null`, []string{"look http GET https://a.example/look ", `gift set if steps.look.output.gift = "paper"`, `send http PUT https://a.example/x "‹gift›"`,
+			`last fail if steps.gift.status == "skipped" (fails: no gift)`, "never set skipped", "end set = 1"}},
+		{"a switch", first + `  - id: way
+    switch:
+      - {when: 1 > 2, steps: [{id: no, set: 1}]}
+      - {when: steps.look.output.n > 3, steps: [{id: many, http: PUT https://a.example/many, compensate: {http: DELETE https://a.example/many}}]}
+      - {when: steps.look.output.n > 1, steps: [{id: few, set: few}]}
+      - {steps: [{id: none, when: steps.look.output.z, set: none}]}
+  - {id: send, http: "PUT https://a.example/${steps.way.output}", compensate: none}
+`, `null`, []string{"look http GET https://a.example/look ", "way switch (one of these branches at most)", "many http if steps.look.output.n > 3 PUT https://a.example/many  undo DELETE https://a.example/many",
+			`few set if steps.look.output.n > 1 = "few"`, `none set if none of the branches before, steps.look.output.z = "none"`, "send http PUT https://a.example/‹way› "}},
+		{"a loop over what is not known", first + `  - id: pages
+    foreach: ${steps.look.output.pages}
+    as: page
+    steps:
+      - {id: get, http: "GET https://a.example/${page.name}"}
+  - {id: send, set: "${len(steps.pages.output)}"}
+`, `null`, []string{"look http GET https://a.example/look ", "pages foreach (for each of ‹look.pages›)", "pages[0].get http GET https://a.example/‹page.name› ", `send set = "‹len(pages)›"`}},
+		{"a loop until something is known", first + `  - id: poll
+    repeat: {until: steps.ask.output.done, max: 5}
+    steps:
+      - {id: ask, http: "GET https://a.example/${index}"}
+  - {id: rest, sleep: "${steps.poll.output[0].wait}"}
+  - {id: end, set: 1}
+`, `null`, []string{"look http GET https://a.example/look ", "poll repeat (until steps.ask.output.done, at most 5 times)", "poll[0].ask http GET https://a.example/0 ", "rest sleep (it is known only when the saga runs)", "end set = 1"}},
+		{"an approval, chance and a child", `saga: p
+steps:
+  - {id: ok, approval: {title: Go?}}
+  - {id: name, set: {id: "${uuid()}", by: "${steps.ok.output.by}", yes: "${steps.ok.output.decision == \"approved\"}"}}
+  - {id: kid, run: other, input: {id: "${steps.name.output.id}"}}
+`, `null`, []string{"ok approval", `name set = {"id":"‹uuid()›","by":"‹ok.by›","yes":true}`}},
+		{"what fails for another reason is told at its step", `saga: p
+steps:
+  - {id: a, set: [1]}
+  - {id: b, set: "${steps.a.output[1]}"}
+  - {id: c, set: 1}
+`, `null`, []string{`a set = [1]`, "b set (fails: `set` could not be evaluated: missing_field: steps.a.output[…]: the index is outside the list of 1; use ?? for a default (in: steps.a.output[1]))"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := lines(makePlan(t, tt.src, tt.input, nil))
+			if d := cmp.Diff(tt.want, got[:min(len(got), len(tt.want))]); d != "" {
+				t.Errorf("(-want +got) %s\n%s", d, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+// TestPlanNeedsNoData plans every definition of the examples and the demo with nothing at all:
+// there is a request for every step that sends one, and no step fails.
+func TestPlanNeedsNoData(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"../../examples/*.yaml", "../../cmd/recourse/demo/*.yaml", "../dsl/testdata/good/everything.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(src, []byte("use: ")) {
+			continue // needs the actions beside it, which TestPlanOfUse covers
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			p := makePlan(t, string(src), ``, nil)
+			for _, s := range p.Steps {
+				switch {
+				case s.Kind != "fail" && strings.Contains(s.Note, "fails"), s.Undo != nil && (s.Undo.Request == nil || s.Undo.Note != ""):
+					t.Errorf("%s: %q, undo %+v", s.Path, s.Note, s.Undo)
+				case s.Request == nil && (s.Kind == "http" || s.Kind == "task") && !s.Skipped:
+					t.Errorf("%s has no request: %q", s.Path, s.Note)
+				case strings.ContainsAny(string(s.Output)+s.Note, "\ufdd0\ufdd1"):
+					t.Errorf("%s shows marks", s.Path)
+				}
+			}
+			if len(p.Steps) == 0 {
+				t.Error("no steps")
+			}
+		})
+	}
+}
+
+func TestPlanOtherBranch(t *testing.T) {
+	p := makePlan(t, planned, `{"name": "ada", "gift": true}`, nil)
+	if got := strings.Join(lines(p), "\n"); !strings.Contains(got, "wrap set") || strings.Contains(got, "ship http") || !strings.Contains(got, "gift http POST") {
+		t.Error(got)
+	}
+}
+
+func TestPlanThatFails(t *testing.T) {
+	p := makePlan(t, `saga: p
+steps:
+  - {id: make, http: PUT https://a.example/things/1, compensate: {http: DELETE https://a.example/things/1}}
+  - {id: stop, fail: not today}
+  - {id: never, set: 1}
+`, `null`, nil)
+	last := p.Steps[len(p.Steps)-1]
+	if len(p.Steps) != 2 || last.Path != "stop" || !strings.Contains(last.Note, "not today") {
+		t.Errorf("%v %q", lines(p), last.Note)
+	}
+	if d := cmp.Diff([]string{"make"}, p.Undo); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestPlanCosts(t *testing.T) {
+	p := makePlan(t, `saga: p
+budget: 0.15 USD
+steps:
+  - {id: a, http: PUT https://a.example/1, cost: 0.10 USD, retry: forever, compensate: none}
+  - {id: b, http: PUT https://a.example/2, cost: 0.10 USD, retry: none, compensate: none}
+`, `null`, nil)
+	if p.WorstCase != "0.20" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "without limit") {
+		t.Errorf("%s %v", p.WorstCase, p.Notes)
+	}
+	if note := p.Steps[1].Note; !strings.Contains(note, "budget") {
+		t.Errorf("the budget does not cover b, but the note says %q", note)
+	}
+}
+
+// TestPlanVars: a plan reads vars as a start does; the server's go before the definition's own.
+func TestPlanVars(t *testing.T) {
+	def, errs := dsl.Parse("v.yaml", []byte("saga: v\nvars: {a: own, b: own}\nsteps:\n  - {id: s, set: \"${vars.a} ${vars.b} ${vars.c}\"}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	data, wrong := machine.BeginPlan(def, machine.StartOptions{Version: 1, Vars: map[string]json.RawMessage{"a": json.RawMessage(`"server"`)}})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	p, err := machine.MakePlan(def, data, nil, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(p.Steps[0].Output), `"server own ‹vars.c›"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

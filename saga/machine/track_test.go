@@ -1,0 +1,50 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	"recourse/journal"
+)
+
+var allStates = []state{ready, inFlight, backoff, sleeping, woken, entered, awaiting, expired, checking, awaitingResolution, awaitingCredentials, blocked, done, failed, doubted, skipped}
+var allEvents = []event{evIntent, evSleep, evWoke, evEnter, evAwait, evSkip, evDone, evRetry, evVerify, evAwaitResolution, evAwaitCredentials, evBlock, evFail, evInDoubt, evAgain, evResolve, evGiveUp, evSkipByPerson}
+
+// Every pair of state and event either moves as the table says, or is refused and changes nothing.
+func TestTransitions(t *testing.T) {
+	possible := 0
+	for _, from := range allStates {
+		for _, ev := range allEvents {
+			s := track{state: from}
+			err := new(Machine).move(&s, ev, journal.Record{Seq: 7})
+			want, ok := transitions[from][ev]
+			switch {
+			case ok && (err != nil || s.state != want || s.since != 7):
+				t.Errorf("%s on %q: %v, now %q, want %q", ev, from, err, s.state, want)
+			case !ok && (!errors.Is(err, ErrImpossible) || s.state != from):
+				t.Errorf("%s on %q: %v, now %q, want ErrImpossible", ev, from, err, s.state)
+			}
+			if ok {
+				possible++
+			}
+		}
+	}
+	if possible != 54 {
+		t.Errorf("the table has %d transitions; it is reviewed whole when it changes: say the new number here", possible)
+	}
+}
+
+// A side that has ended stays ended, with one exception: a doubt may have to be settled before it
+// is undone.
+func TestEndedStaysEnded(t *testing.T) {
+	for _, from := range allStates {
+		if !from.ended() {
+			continue
+		}
+		for ev, to := range transitions[from] {
+			if from != doubted || (to != awaitingResolution && to != backoff && to != checking) {
+				t.Errorf("%s on %s leads to %s", ev, from, to)
+			}
+		}
+	}
+}

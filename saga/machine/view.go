@@ -1,0 +1,411 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"recourse/compensation"
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// View is a saga as users see it.
+type View struct {
+	ID         string                 `json:"id"`
+	Definition string                 `json:"definition"`
+	Version    string                 `json:"version"`
+	SHA256     string                 `json:"sha256"`
+	Status     saga.Status            `json:"status"`
+	Reason     *saga.Reason           `json:"reason,omitempty"`
+	Input      json.RawMessage        `json:"input,omitempty"`
+	Output     json.RawMessage        `json:"output,omitempty"`
+	OutputErr  *saga.Failure          `json:"output_error,omitempty"`
+	Labels     map[string]string      `json:"labels"`
+	Cost       saga.CostView          `json:"cost"`
+	Residual   []compensation.Residue `json:"residual,omitempty"`
+	Doubts     []compensation.Residue `json:"doubts,omitempty"`
+	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
+	Parent     string                 `json:"parent,omitempty"` // the saga that started it
+	RetryOf    string                 `json:"retry_of,omitempty"`
+	WakeAt     *saga.Time             `json:"wake_at,omitempty"`
+	CreatedAt  saga.Time              `json:"created_at"`
+	UpdatedAt  saga.Time              `json:"updated_at"`
+	EndedAt    *saga.Time             `json:"ended_at,omitempty"`
+	Seq        int64                  `json:"seq"`
+	TraceID    string                 `json:"trace_id,omitempty"` // absent in lists
+}
+
+// View returns the saga as users see it.
+func (m *Machine) View() View {
+	v := View{
+		ID: m.id.String(), Definition: m.started.Definition, Version: m.started.Version.String(), SHA256: m.started.SHA256,
+		Status: m.Status(), Reason: m.reason, Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
+		RetryOf: m.started.RetryOf, CreatedAt: saga.Time{Time: m.created}, UpdatedAt: saga.Time{Time: m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
+	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	if p := m.started.Parent; p != nil {
+		v.Parent = p.Saga
+	}
+	if f := m.finished; f != nil {
+		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &saga.Time{Time: m.at}
+		v.Doubts = f.Doubts
+		return v
+	}
+	if m.undoing {
+		v.Residual = m.residual
+	}
+	for _, e := range m.Inbox() {
+		v.Open = append(v.Open, e.ID.String())
+	}
+	if v.Status == saga.Waiting {
+		if at := m.WakeAt(); !at.IsZero() {
+			v.WakeAt = &saga.Time{Time: at}
+		}
+	}
+	return v
+}
+
+// InboxRevision changes whenever the items that need a person may have changed.
+func (m *Machine) InboxRevision() int {
+	n := m.inboxRevision
+	if m.asksForRaise() && m.finished == nil {
+		n += len(m.raises())
+	}
+	return n
+}
+
+// Cost returns what the saga has cost so far.
+func (m *Machine) Cost() saga.CostView {
+	c := saga.CostView{Currency: m.currency(), Spent: m.account.Spent.Decimal(), Reserved: m.account.Reserved.Decimal(), Wasted: m.account.Wasted.Decimal(), Models: m.modelViews()}
+	if m.account.Budget != nil {
+		c.Budget = m.account.Budget.Decimal()
+	}
+	c.Tokens = saga.TokensView{Input: m.tokens.input, Output: m.tokens.output, Reserved: m.tokens.reserved, Budget: m.tokens.budget}
+	return c
+}
+
+// WakeAt returns the earliest time that the saga waits for, zero for none.
+func (m *Machine) WakeAt() time.Time {
+	var at time.Time
+	for _, d := range m.Decide() {
+		if w, ok := d.(WakeAt); ok && (at.IsZero() || w.At.Before(at)) {
+			at = w.At
+		}
+	}
+	return at
+}
+
+// Reason returns why the saga will not reach, or has not reached, its goal; nil if it may.
+func (m *Machine) Reason() *saga.Reason { return m.reason }
+
+// Residual lists the effects that remain, as far as is known.
+func (m *Machine) Residual() []compensation.Residue { return m.residual }
+
+// Doubts lists the steps in doubt that an ended saga continued without resolving; nil before its
+// end.
+func (m *Machine) Doubts() []compensation.Residue {
+	if m.finished == nil {
+		return nil
+	}
+	return m.finished.Doubts
+}
+
+// StepStatus is a step's status.
+type StepStatus string
+
+// The statuses of a step.
+const (
+	Pending       StepStatus = "pending"
+	StepRunning   StepStatus = "running"
+	StepWaiting   StepStatus = "waiting"
+	StepSucceeded StepStatus = "succeeded"
+	StepFailed    StepStatus = "failed"
+	StepSkipped   StepStatus = "skipped"
+	StepInDoubt   StepStatus = "in_doubt"
+	StepHeld      StepStatus = "held"
+	StepUndoing   StepStatus = "undoing"
+	StepUndone    StepStatus = "undone"
+	StepUndoFail  StepStatus = "undo_failed"
+)
+
+func (m *Machine) stepStatus(n *node) StepStatus {
+	switch {
+	case n.compensation.state == done:
+		return StepUndone
+	case n.compensation.state == blocked || n.compensation.state == awaitingCredentials:
+		return StepUndoFail
+	case n.compensation.state == skipped && n.compensation.attempts > 0:
+		return StepUndoFail
+	case n.compensation.attempts > 0:
+		return StepUndoing
+	}
+	switch n.forward.state {
+	case ready:
+		if n.forward.doubt {
+			return StepInDoubt
+		}
+		return StepRunning
+	case inFlight, entered, woken, expired:
+		return StepRunning
+	case backoff, sleeping, checking, awaiting:
+		if n.forward.doubt {
+			return StepInDoubt
+		}
+		return StepWaiting
+	case awaitingResolution, doubted:
+		return StepInDoubt
+	case awaitingCredentials:
+		return StepHeld
+	case done:
+		return StepSucceeded
+	case skipped:
+		return StepSkipped
+	}
+	return StepFailed // also a step that failed and needs a person
+}
+
+// untouched returns the status of a step without records, as a template in a group sees it: skipped
+// if a block around it ended, or chose another branch.
+func (m *Machine) untouched(id string, g *group) StepStatus {
+	if left, _ := m.passedBy(slices.Concat(m.def.Steps, m.def.Finally), id, "", g); left {
+		return StepSkipped
+	}
+	return Pending
+}
+
+// passedBy searches a step among those with one prefix, and reports whether a block around it has
+// left it out.
+func (m *Machine) passedBy(steps []*saga.Step, id, prefix string, g *group) (left, found bool) {
+	for _, s := range steps {
+		if s.ID == id {
+			return false, true
+		}
+		b, ok := s.Body.(saga.Block)
+		if !ok {
+			continue
+		}
+		n := m.steps[prefix+s.ID]
+		inner := prefix
+		if b.Loops() {
+			inner = loopPrefix(g, s)
+		}
+		for i, list := range b.Lists() {
+			if left, found = m.passedBy(list, id, inner, g); found {
+				return left || n.passes(i), true
+			}
+		}
+	}
+	return false, false
+}
+
+// loopPrefix returns the prefix of the iteration of a loop that a group is in. If it is in none, it
+// returns a prefix that no path has.
+func loopPrefix(g *group, loop *saga.Step) string {
+	for ; g != nil && g.owner != nil; g = g.owner.in {
+		if g.owner.step == loop {
+			return g.prefix
+		}
+	}
+	return "?"
+}
+
+// passes reports whether the block has left out its list i.
+func (n *node) passes(i int) bool {
+	switch {
+	case n == nil:
+		return false
+	case n.forward.state == skipped:
+		return true
+	}
+	return n.block != nil && n.block.Branch != nil && *n.block.Branch != i
+}
+
+// StepView is a step as users see it.
+type StepView struct {
+	Path     string          `json:"path"`
+	Kind     string          `json:"kind"`
+	Use      string          `json:"use,omitempty"` // the action that it uses, with its version
+	Status   StepStatus      `json:"status"`
+	Attempts []AttemptView   `json:"attempts"`
+	Input    json.RawMessage `json:"input,omitempty"` // the last request
+	Output   json.RawMessage `json:"output,omitempty"`
+	Error    *saga.Failure   `json:"error,omitempty"`
+	Key      string          `json:"key"`
+	Cost     string          `json:"cost"`
+}
+
+// AttemptView is one attempt as users see it.
+type AttemptView struct {
+	Attempt    int           `json:"attempt"`
+	Generation int           `json:"generation"`
+	Way        journal.Way   `json:"way"`
+	Class      journal.Class `json:"class,omitempty"` // absent while in flight
+	Key        string        `json:"key,omitempty"`
+	SentAt     saga.Time     `json:"sent_at"`
+	EndedAt    *saga.Time    `json:"ended_at,omitempty"`
+	StatusCode int           `json:"status_code,omitempty"`
+	Error      *saga.Failure `json:"error,omitempty"`
+	Cost       string        `json:"cost,omitempty"`
+	Query      bool          `json:"query,omitempty"` // a status check, not the step itself
+}
+
+// Steps returns every step of the definition, in its order, including steps that were not reached.
+// Steps in loops are listed once for each iteration that has begun. records are the records that
+// were applied to the machine. An error wraps ErrUnreadable.
+func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
+	var s StepLog
+	for _, r := range records {
+		if err := s.Add(r); err != nil {
+			return nil, err
+		}
+	}
+	return s.Steps(m), nil
+}
+
+// StepLog collects what records say about a saga's steps and what its machine does not keep, so
+// that a growing journal is read only once. The zero value has read nothing. It is not safe for
+// concurrent use.
+type StepLog struct {
+	byPath map[string]*stepRecords
+}
+
+// stepRecords is what records say about one step.
+type stepRecords struct {
+	attempts []AttemptView
+	input    json.RawMessage
+	output   json.RawMessage // of the first attempt that succeeded
+	cost     retry.Money
+	priced   bool // some of its cost is known
+}
+
+// Steps lists the steps as Steps does. The records that were added must be those that were applied
+// to m. The list is valid until more records are added.
+func (s *StepLog) Steps(m *Machine) []StepView {
+	l := &lister{m: m, log: s, list: make([]StepView, 0, len(m.steps))}
+	l.steps(m.def.Steps, "", false)
+	l.steps(m.def.Finally, "", false)
+	return l.list
+}
+
+// lister makes the views of steps.
+type lister struct {
+	m    *Machine
+	log  *StepLog
+	list []StepView
+}
+
+// steps lists steps under a prefix; left says that the steps were left out.
+func (l *lister) steps(steps []*saga.Step, prefix string, left bool) {
+	for _, s := range steps {
+		n := l.step(s, prefix+s.ID, left)
+		b, ok := s.Body.(saga.Block)
+		if !ok {
+			continue
+		}
+		for i, list := range b.Lists() {
+			if !b.Loops() {
+				l.steps(list, prefix, left || n.passes(i))
+				continue
+			}
+			for k := 0; n != nil && n.block != nil && k < n.block.begun; k++ {
+				l.steps(list, prefix+s.ID+"["+strconv.Itoa(k)+"].", false)
+			}
+		}
+	}
+}
+
+func (l *lister) step(s *saga.Step, path string, left bool) *node {
+	m, n := l.m, l.m.steps[path]
+	v := StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []AttemptView{}, Cost: "0"}
+	if left {
+		v.Status = StepSkipped
+	}
+	if n != nil {
+		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.forward.key
+		if n.forward.state != done {
+			v.Error = n.forward.failure
+		}
+		if n.compensation.failure != nil && n.compensation.state != done {
+			v.Error = n.compensation.failure
+		}
+	}
+	if v.Key == "" {
+		v.Key = idempotency.Key(m.id, path, journal.Do, 0)
+	}
+	if t := l.log.byPath[path]; t != nil {
+		v.Attempts, v.Input = t.attempts, t.input
+		if v.Output == nil { // for an iteration that has ended
+			v.Output = t.output
+		}
+		if t.priced {
+			v.Cost = t.cost.Decimal()
+		}
+	}
+	l.list = append(l.list, v)
+	return n
+}
+
+// Add adds the journal's next record. An error wraps ErrUnreadable.
+func (s *StepLog) Add(r journal.Record) error {
+	if r.Attempt == 0 || r.Kind != journal.Intent && r.Kind != journal.Outcome {
+		return nil
+	}
+	path, query := saga.SplitQuery(r.Path)
+	t := s.byPath[path]
+	if t == nil {
+		t = &stepRecords{}
+		if s.byPath == nil {
+			s.byPath = make(map[string]*stepRecords)
+		}
+		s.byPath[path] = t
+	}
+	if r.Kind == journal.Intent {
+		return t.intent(r, query)
+	}
+	return t.outcome(r, query)
+}
+
+func (t *stepRecords) intent(r journal.Record, query bool) error {
+	var d saga.IntentData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if !query && r.Way == journal.Do && d.Request != nil {
+		t.input = saga.Encode(d.Request)
+	}
+	t.attempts = append(t.attempts, AttemptView{Attempt: r.Attempt, Generation: r.Generation, Way: r.Way, Key: r.Key, SentAt: saga.Time{Time: r.At}, Query: query})
+	return nil
+}
+
+func (t *stepRecords) outcome(r journal.Record, query bool) error {
+	var d saga.OutcomeData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	for i := len(t.attempts) - 1; i >= 0; i-- {
+		a := &t.attempts[i]
+		if a.Attempt != r.Attempt || a.Way != r.Way || a.Query != query {
+			continue
+		}
+		a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &saga.Time{Time: r.At}, d.StatusCode, d.Error, d.Cost
+		break
+	}
+	if t.output == nil && !query && r.Way == journal.Do && r.Class == journal.Succeeded {
+		t.output = d.Output
+	}
+	if d.Cost != "" {
+		cost, err := retry.Amount(d.Cost, "")
+		if err != nil {
+			return errors.Join(ErrUnreadable, err)
+		}
+		t.cost, t.priced = t.cost.Add(cost), true
+	}
+	return nil
+}
