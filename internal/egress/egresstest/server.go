@@ -74,8 +74,9 @@ type Script func(n int, conn *net.TCPConn) bool
 type Server struct {
 	URL string
 
-	mu   sync.Mutex
-	seen []Request
+	mu    sync.Mutex
+	conns int
+	seen  []Request
 }
 
 // Serve starts a server that answers with script until the test ends.
@@ -87,6 +88,9 @@ func Serve(t testing.TB, script Script) *Server {
 }
 
 func (s *Server) serve(conn *net.TCPConn, script Script) {
+	s.mu.Lock()
+	s.conns++
+	s.mu.Unlock()
 	in := bufio.NewReader(conn)
 	for {
 		req, err := http.ReadRequest(in)
@@ -109,6 +113,13 @@ func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
+}
+
+// Connections returns how many connections were opened.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
 }
 
 // Say writes an answer.
