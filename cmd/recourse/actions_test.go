@@ -10,6 +10,7 @@ import (
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
+	"recourse/internal/cli/remote"
 )
 
 const (
@@ -84,9 +85,9 @@ func TestActionsOnAServer(t *testing.T) {
 	if first, second := strings.Index(out, "action refund v1 published"), strings.Index(out, "exchange v1 published"); first < 0 || second < first {
 		t.Fatalf("%s", out)
 	}
-	var list []applied
+	var list []remote.Applied
 	if err := json.Unmarshal([]byte(ok(t, s.env, "definitions", "apply", "-o", "json", examples)), &list); err != nil || len(list) != 2 ||
-		list[0] != (applied{File: filepath.Join(examples, "refund.yaml"), Kind: "action", Name: "refund", Version: "v1"}) {
+		list[0] != (remote.Applied{File: filepath.Join(examples, "refund.yaml"), Kind: "action", Name: "refund", Version: "v1"}) {
 		t.Errorf("%v %+v", err, list)
 	}
 	src, err := os.ReadFile(exchange)

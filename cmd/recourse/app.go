@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/completion"
 	"recourse/internal/cli/config"
 )
 
@@ -63,7 +64,7 @@ func dispatch(a *cli.App, args []string) error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
-	if len(args) == 0 && completed(a, k) {
+	if len(args) == 0 && completion.Complete(a, k) {
 		return nil
 	}
 	ctx, err := k.Parse(args)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"recourse/internal/cli/completion"
 	"recourse/internal/cli/offline"
+	"recourse/internal/cli/remote"
 	"recourse/internal/cli/verify"
 )
 
@@ -13,25 +15,25 @@ type commands struct {
 	Validate offline.Validate `cmd:"" help:"Validate definitions."`
 	Plan     offline.Plan     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
 
-	Start   startCmd   `cmd:"" help:"Start a saga on a server."`
-	List    listCmd    `cmd:"" help:"List sagas."`
-	Top     topCmd     `cmd:"" help:"Watch a server's sagas live."`
-	Show    showCmd    `cmd:"" help:"Show a saga and its history."`
-	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
-	Costs   costsCmd   `cmd:"" help:"Show the costs of sagas."`
-	Inbox   inboxCmd   `cmd:"" help:"List the inbox: sagas that need a person."`
-	Stalled stalledCmd `cmd:"" help:"List stalled sagas and steps, with their reasons."`
-	Approve approveCmd `cmd:"" help:"Approve a saga's request."`
-	Reject  rejectCmd  `cmd:"" help:"Reject a saga's request."`
-	Signal  signalCmd  `cmd:"" help:"Send a saga a signal."`
-	Resolve resolveCmd `cmd:"" help:"Resolve a step that needs a person."`
-	Retry   retryCmd   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
-	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga and undo its steps."`
-	Pause   pauseCmd   `cmd:"" help:"Pause a saga."`
-	Resume  resumeCmd  `cmd:"" help:"Resume a paused saga."`
-	Budget  budgetCmd  `cmd:"" help:"Set a saga's budget."`
+	Start   remote.Start   `cmd:"" help:"Start a saga on a server."`
+	List    remote.List    `cmd:"" help:"List sagas."`
+	Top     remote.Top     `cmd:"" help:"Watch a server's sagas live."`
+	Show    remote.Show    `cmd:"" help:"Show a saga and its history."`
+	Journal remote.Journal `cmd:"" help:"Print or follow a saga's journal."`
+	Costs   remote.Costs   `cmd:"" help:"Show the costs of sagas."`
+	Inbox   remote.Inbox   `cmd:"" help:"List the inbox: sagas that need a person."`
+	Stalled remote.Stalled `cmd:"" help:"List stalled sagas and steps, with their reasons."`
+	Approve remote.Approve `cmd:"" help:"Approve a saga's request."`
+	Reject  remote.Reject  `cmd:"" help:"Reject a saga's request."`
+	Signal  remote.Signal  `cmd:"" help:"Send a saga a signal."`
+	Resolve remote.Resolve `cmd:"" help:"Resolve a step that needs a person."`
+	Retry   remote.Retry   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
+	Cancel  remote.Cancel  `cmd:"" help:"Cancel a saga and undo its steps."`
+	Pause   remote.Pause   `cmd:"" help:"Pause a saga."`
+	Resume  remote.Resume  `cmd:"" help:"Resume a paused saga."`
+	Budget  remote.Budget  `cmd:"" help:"Set a saga's budget."`
 
-	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
+	Definitions remote.Definitions `cmd:"" help:"Publish and list definitions."`
 
 	Replay offline.Replay `cmd:"" help:"Show the history of an exported journal, offline."`
 	Verify verify.Command `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
@@ -41,7 +43,7 @@ type commands struct {
 	Keys    keysCmd    `cmd:"" help:"Create, list and revoke API keys in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
-	Completion completionCmd `cmd:"" help:"Print a shell script that completes commands, flags, names and ids."`
+	Completion completion.Command `cmd:"" help:"Print a shell script that completes commands, flags, names and ids."`
 
 	Bench benchCmd `cmd:"" help:"Measure the overhead of a saga compared with its requests."`
 
@@ -49,10 +51,4 @@ type commands struct {
 
 	BenchStub  benchStubCmd  `cmd:"" hidden:"" help:"Run the remote service of a benchmark."`
 	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`
-}
-
-// serverFlags select the server.
-type serverFlags struct {
-	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
-	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }

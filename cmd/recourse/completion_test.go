@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/completion"
 	"recourse/saga"
 )
 
@@ -88,7 +89,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 	if r.code != cli.OK || r.out+r.errOut != "" {
 		t.Errorf("exit %d: %q %q", r.code, r.out, r.errOut)
 	}
-	if took := time.Since(began); took > 20*completionTime {
+	if took := time.Since(began); took > 20*completion.Timeout {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -96,7 +97,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 // Each shell has a script that passes the line on.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
-	for shell := range scripts {
+	for shell := range completion.Scripts {
 		out := ok(t, nil, "completion", shell)
 		for _, part := range []string{"COMP_LINE", "COMP_POINT", "recourse completion " + shell} {
 			if !strings.Contains(out, part) {

@@ -10,6 +10,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
 	"recourse/saga/machine"
 )
 
@@ -61,7 +62,7 @@ func TestCosts(t *testing.T) {
 				t.Errorf("more than 80 columns: %s", l)
 			}
 		}
-		var answer costsAnswer
+		var answer remote.CostsAnswer
 		if err := json.Unmarshal([]byte(ok(t, s.env, "costs", "--by", by, "-o", "json")), &answer); err != nil || len(answer.Groups) != 1 || answer.Groups[0].Sagas != 4 || !answer.Complete {
 			t.Errorf("by %s: %v %+v", by, err, answer)
 		}

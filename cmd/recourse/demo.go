@@ -15,6 +15,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
 	"recourse/internal/cli/process"
+	"recourse/internal/cli/remote"
 	"recourse/internal/story"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -47,7 +48,7 @@ type demo struct {
 	control  world.Control
 	server   *process.Process
 	listen   string
-	client   *client
+	client   *remote.Client
 	sagas    []played
 }
 
@@ -116,11 +117,11 @@ func (d *demo) up() error {
 		return err
 	}
 	d.listen = strings.TrimPrefix(d.server.URL, "http://")
-	at := serverFlags{Server: d.server.URL}
+	at := remote.ServerFlags{Server: d.server.URL}
 	if d.cmd.Database != "" { // a new database has no keys
 		at.APIKey = d.cmd.APIKey
 	}
-	if d.client, err = at.client(d.Ctx); err != nil {
+	if d.client, err = at.Client(d.Ctx); err != nil {
 		return err
 	}
 	if err := d.publish(); err != nil {
@@ -181,7 +182,7 @@ func (d *demo) publish() error {
 			return errs
 		}
 		d.defs[def.Name] = def
-		if _, _, err := publish(d.client, "definition", def.Name, src); err != nil {
+		if _, _, err := remote.Publish(d.client, "definition", def.Name, src); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ const settle = 5 * time.Second
 func (d *demo) check() error {
 	var list []invariant.Saga
 	for _, p := range d.sagas {
-		records, err := d.client.journal(p.id)
+		records, err := d.client.Journal(p.id)
 		if err != nil {
 			return err
 		}

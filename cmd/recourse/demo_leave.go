@@ -10,6 +10,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/internal/cli/remote"
 	"recourse/saga/machine"
 )
 
@@ -56,7 +57,7 @@ func (d *demo) leave() error {
 	if err := d.approve(undone); err != nil {
 		return err
 	}
-	if _, _, err := d.client.await(undone, patience); err != nil {
+	if _, _, err := d.client.Await(undone, patience); err != nil {
 		return err
 	}
 	// A database of an earlier demo may have them already, and an order can be returned only once.
@@ -86,22 +87,22 @@ func (d *demo) live(definition string) (bool, error) {
 	var page struct {
 		Data []machine.View `json:"data"`
 	}
-	r, err := d.client.do(call{method: http.MethodGet, path: "/v1/sagas?limit=1&status=running,waiting,paused,compensating,stuck&definition=" + definition})
+	r, err := d.client.Do(remote.Call{Method: http.MethodGet, Path: "/v1/sagas?limit=1&status=running,waiting,paused,compensating,stuck&definition=" + definition})
 	if err != nil {
 		return false, err
 	}
-	err = r.into(&page)
+	err = r.Into(&page)
 	return len(page.Data) > 0, err
 }
 
 // begin starts a saga.
 func (d *demo) begin(definition, input string) (string, error) {
 	var v machine.View
-	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: definition, Input: json.RawMessage(input)}})
+	r, err := d.client.Do(remote.Call{Method: http.MethodPost, Path: "/v1/sagas", Body: remote.StartRequest{Definition: definition, Input: json.RawMessage(input)}})
 	if err != nil {
 		return "", err
 	}
-	err = r.into(&v)
+	err = r.Into(&v)
 	return v.ID, err
 }
 
@@ -111,8 +112,8 @@ func (d *demo) approve(id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.client.do(call{method: http.MethodPost, path: sagaPath(id, "steps", e.Path, "approve"),
-		body: map[string]any{"shown": e.ShownHash, "comment": "the photo shows it"}})
+	_, err = d.client.Do(remote.Call{Method: http.MethodPost, Path: remote.SagaPath(id, "steps", e.Path, "approve"),
+		Body: map[string]any{"shown": e.ShownHash, "comment": "the photo shows it"}})
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"recourse/examples/world"
+	"recourse/internal/cli/remote"
 	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/saga/machine"
@@ -78,11 +79,11 @@ func (d *demo) play(s demoStory) error {
 		}
 	}
 	var v machine.View
-	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: s.definition, Input: json.RawMessage(s.input)}})
+	r, err := d.client.Do(remote.Call{Method: http.MethodPost, Path: "/v1/sagas", Body: remote.StartRequest{Definition: s.definition, Input: json.RawMessage(s.input)}})
 	if err != nil {
 		return err
 	}
-	if err := r.into(&v); err != nil {
+	if err := r.Into(&v); err != nil {
 		return err
 	}
 	d.sagas = append(d.sagas, played{v.ID, s.definition})
@@ -91,13 +92,13 @@ func (d *demo) play(s demoStory) error {
 			return err
 		}
 	}
-	if _, v, err = d.client.await(v.ID, patience); err != nil {
+	if _, v, err = d.client.Await(v.ID, patience); err != nil {
 		return err
 	}
 	if !v.Status.Terminal() {
 		return fmt.Errorf("saga %s has not ended in %s: it is %s", v.ID, patience, v.Status)
 	}
-	records, err := d.client.journal(v.ID)
+	records, err := d.client.Journal(v.ID)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (d *demo) does(format string, args ...any) {
 // crash kills the server after the charge took effect, and starts another one.
 func (d *demo) crash(id string) error {
 	var step machine.StepView
-	if _, err := d.client.get(sagaPath(id, "steps", "charge"), &step); err != nil {
+	if _, err := d.client.Get(remote.SagaPath(id, "steps", "charge"), &step); err != nil {
 		return err
 	}
 	if err := d.effect(step.Key); err != nil {
@@ -168,27 +169,27 @@ func (d *demo) ask(id string) error {
 	if err := json.Unmarshal(found, &list); err != nil || len(list.Data) == 0 {
 		return errors.New("the remote service has no refund with the key")
 	}
-	_, err = d.client.do(call{method: http.MethodPost, path: sagaPath(id, "steps", e.Path, "resolve"),
-		header: map[string]string{"If-Match": fmt.Sprintf("%q", e.ETag)},
-		body:   map[string]any{"outcome": "succeeded", "output": list.Data[0], "reason": "the provider has it"}})
+	_, err = d.client.Do(remote.Call{Method: http.MethodPost, Path: remote.SagaPath(id, "steps", e.Path, "resolve"),
+		Header: map[string]string{"If-Match": fmt.Sprintf("%q", e.ETag)},
+		Body:   map[string]any{"outcome": "succeeded", "output": list.Data[0], "reason": "the provider has it"}})
 	return err
 }
 
 // waiting waits for the saga's entry in the inbox.
-func (d *demo) waiting(id string) (inboxEntry, error) {
+func (d *demo) waiting(id string) (remote.InboxEntry, error) {
 	for until := time.Now().Add(patience); time.Now().Before(until); {
-		var p page[inboxEntry]
-		if _, err := d.client.get("/v1/inbox?saga="+id, &p); err != nil {
-			return inboxEntry{}, err
+		var p remote.Page[remote.InboxEntry]
+		if _, err := d.client.Get("/v1/inbox?saga="+id, &p); err != nil {
+			return remote.InboxEntry{}, err
 		}
 		if len(p.Data) > 0 {
 			return p.Data[0], nil
 		}
-		if !d.client.pause(30 * time.Millisecond) {
+		if !d.client.Pause(30 * time.Millisecond) {
 			break
 		}
 	}
-	return inboxEntry{}, errors.New("the saga did not come to the inbox")
+	return remote.InboxEntry{}, errors.New("the saga did not come to the inbox")
 }
 
 // query reads from the world, as a person with a browser would.

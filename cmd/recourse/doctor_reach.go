@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
@@ -87,7 +88,7 @@ func (d *doctor) server(ctx context.Context) {
 	}
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
-	cl, err := serverFlags{Server: d.cmd.Server, APIKey: d.cmd.APIKey}.client(ctx)
+	cl, err := remote.ServerFlags{Server: d.cmd.Server, APIKey: d.cmd.APIKey}.Client(ctx)
 	if err != nil {
 		d.failed("server", err)
 		return
@@ -95,20 +96,20 @@ func (d *doctor) server(ctx context.Context) {
 	var about struct {
 		Version string `json:"version"`
 	}
-	if _, err := cl.get("/", &about); err != nil {
+	if _, err := cl.Get("/", &about); err != nil {
 		d.failed("server", err)
 		return
 	}
-	if _, err := cl.do(call{method: http.MethodGet, path: "/readyz"}); err != nil {
+	if _, err := cl.Do(remote.Call{Method: http.MethodGet, Path: "/readyz"}); err != nil {
 		d.failed("server", err)
 		return
 	}
-	d.ok("server", "%s is ready, version %s", cl.base, about.Version)
+	d.ok("server", "%s is ready, version %s", cl.URL, about.Version)
 	if about.Version != d.app.Version {
 		d.warn("server", "it is version "+about.Version+", and this program is "+d.app.Version, "commands are best of the server's release")
 	}
-	var st serverStats
-	if _, err := cl.get("/v1/stats", &st); err != nil {
+	var st remote.Stats
+	if _, err := cl.Get("/v1/stats", &st); err != nil {
 		d.failed("server", err)
 		return
 	}

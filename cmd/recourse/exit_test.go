@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -95,21 +94,6 @@ func TestOneServerPerSQLiteFile(t *testing.T) {
 	r := run(t, nil, "serve", "--database", db, "--listen", "127.0.0.1:0")
 	if r.code != cli.Conflict || !strings.Contains(r.errOut, "another recourse process uses this database") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
-	}
-}
-
-func TestExitOfStatus(t *testing.T) {
-	t.Parallel()
-	want := map[int]int{
-		http.StatusBadRequest: cli.Usage, http.StatusUnauthorized: cli.Forbidden, http.StatusForbidden: cli.Forbidden, http.StatusNotFound: cli.NotFound,
-		http.StatusConflict: cli.Conflict, http.StatusPreconditionFailed: cli.Conflict, http.StatusPreconditionRequired: cli.Conflict,
-		http.StatusUnprocessableEntity: cli.Usage, http.StatusTooManyRequests: cli.Unreachable, http.StatusInternalServerError: cli.Failed,
-		http.StatusServiceUnavailable: cli.Unreachable, http.StatusTeapot: cli.Failed,
-	}
-	for status, code := range want {
-		if got := exitOfStatus(status); got != code {
-			t.Errorf("%d: got exit %d, want %d", status, got, code)
-		}
 	}
 }
 

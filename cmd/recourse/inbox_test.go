@@ -67,19 +67,3 @@ steps:
 	sh(line("cancel"))
 	waitFor(t, s, id, saga.Compensated)
 }
-
-// The command that raises a budget contains the required amount: in the definition's currency, in
-// addition to what is spent and reserved.
-func TestInboxBudgetSuffices(t *testing.T) {
-	t.Parallel()
-	for detail, want := range map[string]string{
-		"it may cost 2 EUR; spent 0, reserved 0 of 1 EUR. Raise it.":              `"2 EUR"`,
-		"it may cost 2.50 JPY; spent 1.25, reserved 0.001 of 3.00 JPY. Raise it.": `"3.751 JPY"`,
-		"it may use 700 tokens; used 250, reserved 50 of 900. Raise it.":          "--tokens 1000",
-		"something else": "AMOUNT",
-	} {
-		if got := enough(detail); got != want {
-			t.Errorf("%s: %s, want %s", detail, got, want)
-		}
-	}
-}

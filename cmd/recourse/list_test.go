@@ -68,7 +68,7 @@ func TestListGoesOn(t *testing.T) {
 	for _, form := range []string{"text", "json"} {
 		endless, asked = true, 0
 		r := run(t, env, "list", "-q", "1005", "-o", form)
-		if r.code != cli.OK || asked != maxScans || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
+		if r.code != cli.OK || asked != 200 || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
 			t.Errorf("exit %d after %d requests: %s%s", r.code, asked, r.out, r.errOut)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
+	"recourse/internal/cli/remote"
 	"recourse/internal/test/buffer"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -329,7 +330,7 @@ func TestPatternsPayout(t *testing.T) {
 	begin := func() string {
 		t.Helper()
 		id := strings.Fields(ok(t, as("shop"), "start", "payout", "-i", `{"account":"acc 1","amount":19.10}`))[0]
-		cl, err := serverFlags{Server: p.s.url, APIKey: strings.TrimPrefix(keys["ops"], "RECOURSE_API_KEY=")}.client(t.Context())
+		cl, err := remote.ServerFlags{Server: p.s.url, APIKey: strings.TrimPrefix(keys["ops"], "RECOURSE_API_KEY=")}.Client(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"recourse/internal/cli/config"
 	"recourse/internal/cli/database"
 	"recourse/internal/cli/definition"
+	"recourse/internal/cli/remote"
 	"recourse/internal/cli/view"
 	"recourse/internal/secrets"
 	"recourse/journal"
@@ -117,7 +118,7 @@ func (l *local) run(c *runCmd, o machine.StartOptions) error {
 		return view.Outcome(v.ID, v.Status)
 	}
 	for _, e := range l.Machine.Inbox() {
-		l.app.Note("%s. %s", e.Title, inCommands(e.Detail))
+		l.app.Note("%s. %s", e.Title, remote.InCommands(e.Detail))
 	}
 	if c.Database == "" {
 		return cli.Exit(cli.Failed, errors.New("the saga needs a person, and was not stored: run it with --database to keep it"))

@@ -12,6 +12,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -84,24 +85,24 @@ func TestCommandsAgainstAServer(t *testing.T) {
 // waitFor waits, through the API, until a saga has the status.
 func waitFor(t *testing.T, s *serving, id string, want saga.Status) machine.View {
 	t.Helper()
-	cl, err := serverFlags{Server: s.url}.client(t.Context())
+	cl, err := remote.ServerFlags{Server: s.url}.Client(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return waitWith(t, cl, id, want)
 }
 
-func waitWith(t *testing.T, cl *client, id string, want saga.Status) machine.View {
+func waitWith(t *testing.T, cl *remote.Client, id string, want saga.Status) machine.View {
 	t.Helper()
 	etag, prefer := "", ""
 	for {
 		var v machine.View
-		r, err := cl.do(call{method: "GET", path: sagaPath(id), header: map[string]string{"If-None-Match": etag, "Prefer": prefer}})
+		r, err := cl.Do(remote.Call{Method: "GET", Path: remote.SagaPath(id), Header: map[string]string{"If-None-Match": etag, "Prefer": prefer}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.status == 200 {
-			if err := r.into(&v); err != nil {
+		if r.Status == 200 {
+			if err := r.Into(&v); err != nil {
 				t.Fatal(err)
 			}
 			if v.Status == want {
@@ -111,7 +112,7 @@ func waitWith(t *testing.T, cl *client, id string, want saga.Status) machine.Vie
 				t.Fatalf("the saga ended as %s, not %s", v.Status, want)
 			}
 		}
-		etag, prefer = r.header.Get("ETag"), "wait=10" // until it changes
+		etag, prefer = r.Header.Get("ETag"), "wait=10" // until it changes
 	}
 }
 

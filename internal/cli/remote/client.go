@@ -1,4 +1,5 @@
-package main
+// Package remote has the commands that talk to a server through its API, and their client.
+package remote
 
 import (
 	"bytes"
@@ -21,9 +22,9 @@ import (
 	"recourse/saga/machine"
 )
 
-// client sends requests to a server's API.
-type client struct {
-	base string
+// Client sends requests to a server's API.
+type Client struct {
+	URL  string
 	key  string
 	http *http.Client
 	ctx  context.Context
@@ -32,64 +33,65 @@ type client struct {
 // maxAnswer is the maximum size of a response that is not streamed.
 const maxAnswer = 64 << 20
 
-func (f serverFlags) client(ctx context.Context) (*client, error) {
+// Client returns a client of the server.
+func (f ServerFlags) Client(ctx context.Context) (*Client, error) {
 	u, err := url.Parse(f.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
 	}
-	return &client{base: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
+	return &Client{URL: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
 		// Redirects are not followed: a key must go only to the server that it was given for.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// call is one request to the API.
-type call struct {
-	method string
-	path   string // escaped, with the query
-	body   any    // encoded as JSON; []byte is sent unchanged
-	header map[string]string
+// Call is one request to the API.
+type Call struct {
+	Method string
+	Path   string // escaped, with the query
+	Body   any    // encoded as JSON; []byte is sent unchanged
+	Header map[string]string
 	accept string
 }
 
-// answer is a response with a 2xx or a 304.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
+// Answer is a response with a 2xx or a 304.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
 }
 
-// into decodes the response.
-func (r answer) into(v any) error {
-	if err := json.Unmarshal(r.body, v); err != nil {
+// Into decodes the response.
+func (r Answer) Into(v any) error {
+	if err := json.Unmarshal(r.Body, v); err != nil {
 		return fmt.Errorf("the server's response cannot be read; it may be another version, or there may be a proxy in between: %w", err)
 	}
 	return nil
 }
 
-// do sends a request and reads the response. POSTs carry an idempotency key, so that a request
+// Do sends a request and reads the response. POSTs carry an idempotency key, so that a request
 // whose response was lost is retried without a second effect. Errors have exit codes.
-func (c *client) do(r call) (answer, error) {
-	if r.method == http.MethodPost {
-		if r.header == nil {
-			r.header = make(map[string]string)
+func (c *Client) Do(r Call) (Answer, error) {
+	if r.Method == http.MethodPost {
+		if r.Header == nil {
+			r.Header = make(map[string]string)
 		}
-		if r.header["Idempotency-Key"] == "" {
+		if r.Header["Idempotency-Key"] == "" {
 			id, err := uuid.NewV4()
 			if err != nil {
-				return answer{}, fmt.Errorf("idempotency key: %w", err)
+				return Answer{}, fmt.Errorf("idempotency key: %w", err)
 			}
-			r.header["Idempotency-Key"] = id.String()
+			r.Header["Idempotency-Key"] = id.String()
 		}
 	}
 	var lost error
 	for try := range 3 {
-		if try > 0 && !c.pause(300*time.Millisecond) {
+		if try > 0 && !c.Pause(300*time.Millisecond) {
 			break
 		}
 		resp, err := c.open(r)
 		if err != nil {
-			return answer{}, err
+			return Answer{}, err
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		resp.Body.Close()
@@ -97,15 +99,15 @@ func (c *client) do(r call) (answer, error) {
 			lost = err
 			continue
 		}
-		return answer{resp.StatusCode, resp.Header, body}, nil
+		return Answer{resp.StatusCode, resp.Header, body}, nil
 	}
-	return answer{}, c.unreachable(lost)
+	return Answer{}, c.unreachable(lost)
 }
 
 // open sends a request; the caller reads the body of the response.
-func (c *client) open(r call) (*http.Response, error) {
+func (c *Client) open(r Call) (*http.Response, error) {
 	var body []byte
-	switch b := r.body.(type) {
+	switch b := r.Body.(type) {
 	case nil:
 	case []byte:
 		body = b
@@ -117,7 +119,7 @@ func (c *client) open(r call) (*http.Response, error) {
 	}
 	var resp *http.Response
 	for try := 0; ; try++ {
-		req, err := http.NewRequestWithContext(c.ctx, r.method, c.base+r.path, bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(c.ctx, r.Method, c.URL+r.Path, bytes.NewReader(body))
 		if err != nil {
 			return nil, cli.Exit(cli.Usage, err)
 		}
@@ -130,7 +132,7 @@ func (c *client) open(r call) (*http.Response, error) {
 		if r.accept != "" {
 			req.Header.Set("Accept", r.accept)
 		}
-		for k, v := range r.header {
+		for k, v := range r.Header {
 			if v != "" {
 				req.Header.Set(k, v)
 			}
@@ -138,7 +140,7 @@ func (c *client) open(r call) (*http.Response, error) {
 		if resp, err = c.http.Do(req); err == nil {
 			break
 		}
-		if try == 2 || !dropped(err) || !c.pause(300*time.Millisecond) {
+		if try == 2 || !dropped(err) || !c.Pause(300*time.Millisecond) {
 			return nil, c.unreachable(err)
 		}
 	}
@@ -155,7 +157,8 @@ func dropped(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "connection reset")
 }
 
-func (c *client) pause(d time.Duration) bool {
+// Pause waits, and reports false if the program should stop.
+func (c *Client) Pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -166,7 +169,7 @@ func (c *client) pause(d time.Duration) bool {
 	}
 }
 
-func (c *client) unreachable(err error) error {
+func (c *Client) unreachable(err error) error {
 	if c.ctx.Err() != nil {
 		return cli.Exit(cli.Failed, errors.New("interrupted"))
 	}
@@ -174,20 +177,20 @@ func (c *client) unreachable(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return cli.Exit(cli.Unreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
+	return cli.Exit(cli.Unreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.URL, err))
 }
 
-// get sends a GET and decodes the response.
-func (c *client) get(path string, into any) (answer, error) {
-	r, err := c.do(call{method: http.MethodGet, path: path})
+// Get sends a GET and decodes the response.
+func (c *Client) Get(path string, into any) (Answer, error) {
+	r, err := c.Do(Call{Method: http.MethodGet, Path: path})
 	if err != nil {
 		return r, err
 	}
-	return r, r.into(into)
+	return r, r.Into(into)
 }
 
-// sagaPath returns the path of a saga or of a part of it.
-func sagaPath(id string, parts ...string) string {
+// SagaPath returns the path of a saga or of a part of it.
+func SagaPath(id string, parts ...string) string {
 	path := "/v1/sagas/" + url.PathEscape(id)
 	for _, p := range parts {
 		path += "/" + url.PathEscape(p)
@@ -197,39 +200,39 @@ func sagaPath(id string, parts ...string) string {
 
 // fullID returns the saga id that an abbreviated one stands for, so that several requests mean the
 // same saga: an abbreviated id may become ambiguous at any time.
-func (c *client) fullID(text string) (string, error) {
+func (c *Client) fullID(text string) (string, error) {
 	if len(text) == len(uuid.Nil.String()) {
 		return text, nil
 	}
 	var v machine.View
-	_, err := c.get(sagaPath(text), &v)
+	_, err := c.Get(SagaPath(text), &v)
 	return v.ID, err
 }
 
-// page is a page of a list of the API.
-type page[T any] struct {
+// Page is a page of a list of the API.
+type Page[T any] struct {
 	Data         []T       `json:"data"`
 	Next         string    `json:"next_cursor"`
 	LookedBackTo saga.Time `json:"looked_back_to"`
 }
 
-// pages reads a list until its end, or until it has limit entries (0: all).
-func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) {
+// ReadAll reads a list until its end, or until it has limit entries (0: all).
+func ReadAll[T any](c *Client, path string, q url.Values, limit int) ([]T, error) {
 	all, _, err := search[T](c, path, q, limit, math.MaxInt)
 	return all, err
 }
 
 // search reads a list until its end, until it has limit entries (0: all), or for at most scans
 // pages. In the last case back is the time up to which it has searched, otherwise zero.
-func search[T any](c *client, path string, q url.Values, limit, scans int) (all []T, back time.Time, err error) {
+func search[T any](c *Client, path string, q url.Values, limit, scans int) (all []T, back time.Time, err error) {
 	for {
 		size := 200
 		if limit > 0 {
 			size = min(size, limit-len(all))
 		}
 		q.Set("limit", fmt.Sprint(size))
-		var p page[T]
-		if _, err := c.get(path+"?"+q.Encode(), &p); err != nil {
+		var p Page[T]
+		if _, err := c.Get(path+"?"+q.Encode(), &p); err != nil {
 			return nil, back, err
 		}
 		all = append(all, p.Data...)
@@ -243,4 +246,10 @@ func search[T any](c *client, path string, q url.Values, limit, scans int) (all 
 		}
 		q.Set("cursor", p.Next)
 	}
+}
+
+// ServerFlags select the server.
+type ServerFlags struct {
+	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
+	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"net/http"
@@ -19,8 +19,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type showCmd struct {
-	serverFlags
+// Show is `recourse show`.
+type Show struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Steps  bool   `help:"A table of the steps instead of the story."`
@@ -28,13 +29,13 @@ type showCmd struct {
 }
 
 // Run shows a saga.
-func (c *showCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Show) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	var v machine.View
-	r, err := cl.get(sagaPath(c.Saga), &v)
+	r, err := cl.Get(SagaPath(c.Saga), &v)
 	if err != nil {
 		return err
 	}
@@ -43,13 +44,13 @@ func (c *showCmd) Run(a *cli.App) error {
 		return c.follow(a, cl, v)
 	}
 	if c.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	printView(a, v)
 	if c.Steps {
 		return c.steps(a, cl)
 	}
-	records, err := cl.journal(c.Saga)
+	records, err := cl.Journal(c.Saga)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (c *showCmd) Run(a *cli.App) error {
 }
 
 // printWaiting prints what a live saga waits for.
-func printWaiting(a *cli.App, cl *client, v machine.View, def *saga.Definition, records []journal.Record) {
+func printWaiting(a *cli.App, cl *Client, v machine.View, def *saga.Definition, records []journal.Record) {
 	if def == nil || v.Status.Terminal() {
 		return
 	}
@@ -116,9 +117,9 @@ func printView(a *cli.App, v machine.View) {
 	line("output", string(v.Output))
 }
 
-func (c *showCmd) steps(a *cli.App, cl *client) error {
-	var list page[machine.StepView]
-	if _, err := cl.get(sagaPath(c.Saga, "steps"), &list); err != nil {
+func (c *Show) steps(a *cli.App, cl *Client) error {
+	var list Page[machine.StepView]
+	if _, err := cl.Get(SagaPath(c.Saga, "steps"), &list); err != nil {
 		return err
 	}
 	var rows [][]string
@@ -134,9 +135,9 @@ func (c *showCmd) steps(a *cli.App, cl *client) error {
 	return nil
 }
 
-// journal gets all records of a saga.
-func (c *client) journal(id string) ([]journal.Record, error) {
-	resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: "application/x-ndjson"})
+// Journal gets all records of a saga.
+func (c *Client) Journal(id string) ([]journal.Record, error) {
+	resp, err := c.open(Call{Method: http.MethodGet, Path: SagaPath(id, "journal"), accept: "application/x-ndjson"})
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +151,16 @@ func (c *client) journal(id string) ([]journal.Record, error) {
 
 // definition returns a compiled version; nil if this program cannot compile it. Then a story is
 // printed without it.
-func (c *client) definition(name, version string) *saga.Definition {
-	var d document
-	if _, err := c.get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {
+func (c *Client) definition(name, version string) *saga.Definition {
+	var d Document
+	if _, err := c.Get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {
 		return nil
 	}
 	return c.compiled(d)
 }
 
 // compiled compiles a published version; nil if this program cannot.
-func (c *client) compiled(d document) *saga.Definition {
+func (c *Client) compiled(d Document) *saga.Definition {
 	actions := func(name string, version int) (*saga.Action, error) {
 		if version == 0 {
 			version, _ = strconv.Atoi(strings.TrimPrefix(d.Actions[name], "v"))

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -18,15 +18,16 @@ import (
 	"recourse/saga"
 )
 
-type inboxCmd struct {
-	serverFlags
+// Inbox is `recourse inbox`.
+type Inbox struct {
+	ServerFlags
 	cli.OutputFlag
 	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only this kind: approval, in_doubt, stuck, held or budget."`
 	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
 
-// inboxEntry is an entry as the API returns it.
-type inboxEntry struct {
+// InboxEntry is an entry as the API returns it.
+type InboxEntry struct {
 	ID         string        `json:"id"`
 	Kind       string        `json:"kind"`
 	Saga       string        `json:"saga"`
@@ -48,8 +49,8 @@ type inboxEntry struct {
 }
 
 // Run lists the inbox.
-func (c *inboxCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Inbox) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (c *inboxCmd) Run(a *cli.App) error {
 	if c.Machine() {
 		return listRaw(a, cl, "/v1/inbox", q, 0)
 	}
-	list, err := pages[inboxEntry](cl, "/v1/inbox", q, 0)
+	list, err := ReadAll[InboxEntry](cl, "/v1/inbox", q, 0)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (c *inboxCmd) Run(a *cli.App) error {
 }
 
 // printEntry prints an entry and the commands that resolve it.
-func printEntry(a *cli.App, e inboxEntry) {
+func printEntry(a *cli.App, e InboxEntry) {
 	title := 200
 	if a.TTY {
 		title = max(a.Columns()-len(e.Kind)-2, 1)
@@ -101,7 +102,7 @@ func printEntry(a *cli.App, e inboxEntry) {
 		printText(a, "key "+e.Key, 1)
 	}
 	printShown(a, e.Shown)
-	printText(a, inCommands(e.Detail), 6)
+	printText(a, InCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // some shells read brackets as a pattern
 		path = "'" + path + "'"

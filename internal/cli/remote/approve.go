@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"bufio"
@@ -16,8 +16,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type approveCmd struct {
-	serverFlags
+// Approve is `recourse approve`.
+type Approve struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
@@ -30,8 +31,8 @@ type approveCmd struct {
 var nothing = strings.Repeat("0", 64)
 
 // Run shows the content of the approval, and approves exactly that content.
-func (c *approveCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Approve) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -63,8 +64,9 @@ func (c *approveCmd) Run(a *cli.App) error {
 	return decide(a, cl, c.OutputFlag, c.Saga, c.Step, "approve", body, c.Comment)
 }
 
-type rejectCmd struct {
-	serverFlags
+// Reject is `recourse reject`.
+type Reject struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
@@ -72,8 +74,8 @@ type rejectCmd struct {
 }
 
 // Run rejects the approval.
-func (c *rejectCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Reject) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -81,8 +83,8 @@ func (c *rejectCmd) Run(a *cli.App) error {
 }
 
 // approval returns the inbox entry of an approval; nil if there is none.
-func (c *client) approval(id, step string) (*inboxEntry, error) {
-	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"kind": {saga.InboxApproval}, "saga": {id}}, 0)
+func (c *Client) approval(id, step string) (*InboxEntry, error) {
+	list, err := ReadAll[InboxEntry](c, "/v1/inbox", url.Values{"kind": {saga.InboxApproval}, "saga": {id}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func (c *client) approval(id, step string) (*inboxEntry, error) {
 }
 
 // showRequest prints the whole content of an approval, because the person decides about all of it.
-func showRequest(a *cli.App, e inboxEntry) {
+func showRequest(a *cli.App, e InboxEntry) {
 	if len(e.Shown) > 0 {
 		a.Printf("  %s\n", indented(e.Shown))
 	}
@@ -141,22 +143,22 @@ func confirm(a *cli.App, question string, yes bool) error {
 }
 
 // decide sends a decision and prints the step.
-func decide(a *cli.App, cl *client, o cli.OutputFlag, id, step, do string, body map[string]any, comment string) error {
+func decide(a *cli.App, cl *Client, o cli.OutputFlag, id, step, do string, body map[string]any, comment string) error {
 	if comment != "" {
 		body["comment"] = comment
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, "steps", step, do), body: body})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(id, "steps", step, do), Body: body})
 	if err != nil {
 		return err
 	}
 	if o.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	var v machine.StepView
-	if err := r.into(&v); err != nil {
+	if err := r.Into(&v); err != nil {
 		return err
 	}
-	if r.status == http.StatusAccepted {
+	if r.Status == http.StatusAccepted {
 		a.Printf("%s %s: the decision is kept, but no node has read it yet\n", v.Path, v.Status)
 		return nil
 	}
@@ -164,8 +166,9 @@ func decide(a *cli.App, cl *client, o cli.OutputFlag, id, step, do string, body 
 	return nil
 }
 
-type signalCmd struct {
-	serverFlags
+// Signal is `recourse signal`.
+type Signal struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Name    string `arg:"" help:"The signal's name, as in the definition's signal step."`
@@ -174,8 +177,8 @@ type signalCmd struct {
 }
 
 // Run sends the signal.
-func (c *signalCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Signal) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -183,12 +186,12 @@ func (c *signalCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "signals", c.Name), body: []byte(payload), header: map[string]string{"Idempotency-Key": c.Key}})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "signals", c.Name), Body: []byte(payload), Header: map[string]string{"Idempotency-Key": c.Key}})
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	a.Printf("%s sent\n", c.Name)
 	return nil

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"fmt"
@@ -23,13 +23,13 @@ func (o *overview) frame(columns int, now time.Time) []view.Row {
 		rows = append(rows, view.Row{Text: story.Short(fmt.Sprintf("%-8s%s", name, text), columns), Tone: tone})
 	}
 	at := now.Local().Format("15:04:05")
-	title := "recourse  " + o.client.base
+	title := "recourse  " + o.client.URL
 	if fill := columns - utf8.RuneCountInString(title) - len(at); columns <= 200 && fill > 1 {
 		title += strings.Repeat(" ", fill) + at
 	}
 	rows = append(rows, view.Row{Text: story.Short(title, columns), Tone: story.Strong})
-	add("sagas", o.counted(slices.Concat(usual, urgent)), story.Plain)
-	add("ended", o.counted(over), story.Plain)
+	add("sagas", o.counted(slices.Concat(UsualStatuses, UrgentStatuses)), story.Plain)
+	add("ended", o.counted(EndedStatuses), story.Plain)
 	if rate := o.rate(); rate != "" {
 		add("rate", rate, story.Plain)
 	}

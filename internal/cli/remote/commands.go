@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -10,8 +10,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type resolveCmd struct {
-	serverFlags
+// Resolve is `recourse resolve`.
+type Resolve struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
@@ -23,8 +24,8 @@ type resolveCmd struct {
 }
 
 // Run resolves the step.
-func (c *resolveCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Resolve) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -46,15 +47,15 @@ func (c *resolveCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body, header: ifMatch(seq)})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "steps", c.Step, "resolve"), Body: body, Header: ifMatch(seq)})
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	var v machine.StepView
-	if err := r.into(&v); err != nil {
+	if err := r.Into(&v); err != nil {
 		return err
 	}
 	a.Printf("%s %s\n", v.Path, v.Status)
@@ -62,20 +63,20 @@ func (c *resolveCmd) Run(a *cli.App) error {
 }
 
 // commandSaga sends a command for a saga and prints the saga in the response.
-func commandSaga(a *cli.App, f serverFlags, o cli.OutputFlag, id, command string, body map[string]any) error {
-	cl, err := f.client(a.Ctx)
+func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string, body map[string]any) error {
+	cl, err := f.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, command), body: body})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(id, command), Body: body})
 	if err != nil {
 		return err
 	}
 	if o.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	var v machine.View
-	if err := json.Unmarshal(r.body, &v); err != nil {
+	if err := json.Unmarshal(r.Body, &v); err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
@@ -85,8 +86,9 @@ func commandSaga(a *cli.App, f serverFlags, o cli.OutputFlag, id, command string
 	return nil
 }
 
-type retryCmd struct {
-	serverFlags
+// Retry is `recourse retry`.
+type Retry struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	From   string `placeholder:"STEP" help:"The step that needs a person. The command fails if it is another one."`
@@ -95,7 +97,7 @@ type retryCmd struct {
 }
 
 // Run retries.
-func (c *retryCmd) Run(a *cli.App) error {
+func (c *Retry) Run(a *cli.App) error {
 	body := map[string]any{"reason": c.Reason}
 	if c.From != "" {
 		body["from"] = c.From
@@ -103,11 +105,12 @@ func (c *retryCmd) Run(a *cli.App) error {
 	if c.NewKey {
 		body["new_key"] = true
 	}
-	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "retry", body)
+	return commandSaga(a, c.ServerFlags, c.OutputFlag, c.Saga, "retry", body)
 }
 
-type cancelCmd struct {
-	serverFlags
+// Cancel is `recourse cancel`.
+type Cancel struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo the saga's steps. stop: leave their effects."`
@@ -115,30 +118,32 @@ type cancelCmd struct {
 }
 
 // Run cancels.
-func (c *cancelCmd) Run(a *cli.App) error {
-	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
+func (c *Cancel) Run(a *cli.App) error {
+	return commandSaga(a, c.ServerFlags, c.OutputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
 }
 
-type pauseCmd struct {
-	serverFlags
+// Pause is `recourse pause`.
+type Pause struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run pauses.
-func (c *pauseCmd) Run(a *cli.App) error {
-	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
+func (c *Pause) Run(a *cli.App) error {
+	return commandSaga(a, c.ServerFlags, c.OutputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
 }
 
-type resumeCmd struct {
-	serverFlags
+// Resume is `recourse resume`.
+type Resume struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run resumes.
-func (c *resumeCmd) Run(a *cli.App) error {
-	return commandSaga(a, c.serverFlags, c.OutputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
+func (c *Resume) Run(a *cli.App) error {
+	return commandSaga(a, c.ServerFlags, c.OutputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
 }

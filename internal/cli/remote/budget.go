@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"errors"
@@ -12,8 +12,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type budgetCmd struct {
-	serverFlags
+// Budget is `recourse budget`.
+type Budget struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Amount string `arg:"" optional:"" help:"The total budget, such as \"2.00 USD\"."`
@@ -23,7 +24,7 @@ type budgetCmd struct {
 }
 
 // Run changes the saga's budget. It keeps the limits that the flags do not name.
-func (c *budgetCmd) Run(a *cli.App) error {
+func (c *Budget) Run(a *cli.App) error {
 	budget := map[string]any{}
 	if c.Amount != "" {
 		budget["amount"] = c.Amount
@@ -34,7 +35,7 @@ func (c *budgetCmd) Run(a *cli.App) error {
 	if len(budget) == 0 || c.Tokens < 0 {
 		return cli.Exit(cli.Usage, errors.New("give the saga's total budget: an amount such as \"2.00 USD\", --tokens 100000, or both"))
 	}
-	cl, err := c.client(a.Ctx)
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -49,15 +50,15 @@ func (c *budgetCmd) Run(a *cli.App) error {
 	if c.Reason != "" {
 		body["reason"] = c.Reason
 	}
-	r, err := cl.do(call{method: http.MethodPatch, path: sagaPath(c.Saga), body: body, header: ifMatch(seq)})
+	r, err := cl.Do(Call{Method: http.MethodPatch, Path: SagaPath(c.Saga), Body: body, Header: ifMatch(seq)})
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
-		return a.Raw(r.body)
+		return a.Raw(r.Body)
 	}
 	var v machine.View
-	if err := r.into(&v); err != nil {
+	if err := r.Into(&v); err != nil {
 		return err
 	}
 	a.Printf("%s  %s  %s\n", v.ID, view.Status(a, v.Status), limits(v.Cost))
@@ -77,12 +78,12 @@ func limits(c saga.CostView) string {
 }
 
 // seq returns the seq that a decision requires: the given one, or else the saga's present one.
-func (c *client) seq(id string, given int64) (int64, error) {
+func (c *Client) seq(id string, given int64) (int64, error) {
 	if given != 0 {
 		return given, nil
 	}
 	var v machine.View
-	_, err := c.get(sagaPath(id), &v)
+	_, err := c.Get(SagaPath(id), &v)
 	return v.Seq, err
 }
 

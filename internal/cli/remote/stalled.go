@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"net/url"
@@ -8,8 +8,9 @@ import (
 	"recourse/saga"
 )
 
-type stalledCmd struct {
-	serverFlags
+// Stalled is `recourse stalled`.
+type Stalled struct {
+	ServerFlags
 	cli.OutputFlag
 	Kind string `placeholder:"KIND" help:"Only this kind, such as unclaimed or no_worker."`
 	Saga string `placeholder:"ID" help:"Only entries of this saga."`
@@ -27,8 +28,8 @@ type stall struct {
 }
 
 // Run lists stalled sagas and steps.
-func (c *stalledCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Stalled) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (c *stalledCmd) Run(a *cli.App) error {
 	if c.Machine() {
 		return listRaw(a, cl, "/v1/stalled", q, 0)
 	}
-	list, err := pages[stall](cl, "/v1/stalled", q, 0)
+	list, err := ReadAll[stall](cl, "/v1/stalled", q, 0)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"errors"
@@ -16,19 +16,20 @@ import (
 	"recourse/saga/kinds"
 )
 
-type definitionsCmd struct {
-	Apply applyCmd           `cmd:"" help:"Publish the actions and definitions in directories or files. Unchanged ones get no new version."`
-	List  listDefinitionsCmd `cmd:"" help:"List the newest version of each definition."`
+// Definitions is `recourse definitions`.
+type Definitions struct {
+	Apply applyDefinitions `cmd:"" help:"Publish the actions and definitions in directories or files. Unchanged ones get no new version."`
+	List  listDefinitions  `cmd:"" help:"List the newest version of each definition."`
 }
 
-type applyCmd struct {
-	serverFlags
+type applyDefinitions struct {
+	ServerFlags
 	cli.OutputFlag
 	Paths []string `arg:"" name:"path" help:"A directory of .yaml, .yml and .json files, or files."`
 }
 
-// document is a published version, as the API returns it.
-type document struct {
+// Document is a published version, as the API returns it.
+type Document struct {
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
 	SHA256    string            `json:"sha256"`
@@ -39,8 +40,8 @@ type document struct {
 	Source    string            `json:"source,omitempty"`
 }
 
-// applied is the result for one file.
-type applied struct {
+// Applied is the result for one file.
+type Applied struct {
 	File    string `json:"file"`
 	Kind    string `json:"kind"` // action, definition
 	Name    string `json:"name"`
@@ -56,8 +57,8 @@ type publishing struct {
 }
 
 // Run checks all files first, so that an error in one of them publishes none.
-func (c *applyCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *applyDefinitions) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -69,12 +70,12 @@ func (c *applyCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	list := make([]applied, len(todo))
+	list := make([]Applied, len(todo))
 	progress := a.Progress("published", len(todo))
 	defer progress.End()
 	for i, p := range todo {
 		progress.At(i)
-		d, created, err := publish(cl, p.kind, p.name, p.src)
+		d, created, err := Publish(cl, p.kind, p.name, p.src)
 		progress.End()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
@@ -84,7 +85,7 @@ func (c *applyCmd) Run(a *cli.App) error {
 				a.Note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 			}
 		}
-		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
+		list[i] = Applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
 		if !c.Machine() {
 			state, name := "unchanged", d.Name
 			if created {
@@ -117,7 +118,7 @@ func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 
 // checkFiles compiles all files and sorts them for publishing: actions first, since definitions use
 // them, and definitions after those that they run.
-func checkFiles(a *cli.App, cl *client, files []string) ([]publishing, error) {
+func checkFiles(a *cli.App, cl *Client, files []string) ([]publishing, error) {
 	actions := &definition.Actions{Other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
 		if version > 0 { // the server has its text
@@ -203,7 +204,7 @@ func childrenFirst(defs []publishing) []publishing {
 
 // child returns a dsl.Options.Children that asks the server once for each definition. As on the
 // server, an archived definition has no newest version.
-func (c *client) child() func(name string, version int) *saga.Definition {
+func (c *Client) child() func(name string, version int) *saga.Definition {
 	found := make(map[string]*saga.Definition)
 	return func(name string, version int) *saga.Definition {
 		path := "/v1/definitions/" + url.PathEscape(name)
@@ -212,8 +213,8 @@ func (c *client) child() func(name string, version int) *saga.Definition {
 		}
 		def, known := found[path]
 		if !known {
-			var d document
-			if _, err := c.get(path, &d); err == nil && (version > 0 || !d.Archived) {
+			var d Document
+			if _, err := c.Get(path, &d); err == nil && (version > 0 || !d.Archived) {
 				def = c.compiled(d)
 			}
 			found[path] = def
@@ -222,32 +223,32 @@ func (c *client) child() func(name string, version int) *saga.Definition {
 	}
 }
 
-// publish publishes a definition or an action.
-func publish(cl *client, kind, name string, src []byte) (document, bool, error) {
-	var d document
-	r, err := cl.do(call{method: http.MethodPut, path: "/v1/" + kind + "s/" + url.PathEscape(name), body: src,
-		header: map[string]string{"Content-Type": "application/yaml"}})
+// Publish publishes a definition or an action.
+func Publish(cl *Client, kind, name string, src []byte) (Document, bool, error) {
+	var d Document
+	r, err := cl.Do(Call{Method: http.MethodPut, Path: "/v1/" + kind + "s/" + url.PathEscape(name), Body: src,
+		Header: map[string]string{"Content-Type": "application/yaml"}})
 	if err != nil {
 		return d, false, err
 	}
-	return d, r.status == http.StatusCreated, r.into(&d)
+	return d, r.Status == http.StatusCreated, r.Into(&d)
 }
 
-type listDefinitionsCmd struct {
-	serverFlags
+type listDefinitions struct {
+	ServerFlags
 	cli.OutputFlag
 }
 
 // Run lists them.
-func (c *listDefinitionsCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *listDefinitions) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
 		return listRaw(a, cl, "/v1/definitions", url.Values{}, 0)
 	}
-	list, err := pages[document](cl, "/v1/definitions", url.Values{}, 0)
+	list, err := ReadAll[Document](cl, "/v1/definitions", url.Values{}, 0)
 	if err != nil {
 		return err
 	}
@@ -260,14 +261,14 @@ func (c *listDefinitionsCmd) Run(a *cli.App) error {
 }
 
 // action reads an action from the server and compiles it; version 0 is the newest.
-func (c *client) action(name string, version int) (*saga.Action, error) {
+func (c *Client) action(name string, version int) (*saga.Action, error) {
 	path := "/v1/actions/" + url.PathEscape(name)
 	if version > 0 {
 		path += "/versions/" + strconv.Itoa(version)
 	}
-	var d document
-	_, err := c.get(path, &d)
-	var p *problem
+	var d Document
+	_, err := c.Get(path, &d)
+	var p *Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusNotFound && version > 0:
 		return nil, fmt.Errorf("action %s has no version %d on the server", name, version)

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"bufio"
@@ -16,8 +16,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type journalCmd struct {
-	serverFlags
+// Journal is `recourse journal`.
+type Journal struct {
+	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Follow bool   `short:"f" help:"Follow the saga until it ends."`
@@ -25,13 +26,13 @@ type journalCmd struct {
 
 // Run prints a journal: as a story, or one record per line with the saga's id in it, as `verify`
 // reads it.
-func (c *journalCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Journal) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
 	var v machine.View
-	if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
+	if _, err := cl.Get(SagaPath(c.Saga), &v); err != nil {
 		return err
 	}
 	teller := story.New(cl.definition(v.Definition, v.Version))
@@ -65,7 +66,7 @@ const away = time.Minute
 
 // stream shows the records, and with follow also new ones until the saga has ended. If the server
 // goes down, stream waits for it, and calls lost with a text, and with "" when the server is back.
-func (c *client) stream(id string, follow bool, show func(raw []byte) error, lost func(text string)) error {
+func (c *Client) stream(id string, follow bool, show func(raw []byte) error, lost func(text string)) error {
 	accept, prefix := "application/x-ndjson", ""
 	if follow {
 		accept, prefix = "text/event-stream", "data:"
@@ -74,8 +75,8 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 	var answered time.Time
 	gone := false
 	for {
-		resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: accept, header: map[string]string{"Last-Event-ID": last}})
-		if follow && cli.ExitCode(err) == cli.Unreachable && time.Since(answered) < away && c.pause(retryStream) {
+		resp, err := c.open(Call{Method: http.MethodGet, Path: SagaPath(id, "journal"), accept: accept, Header: map[string]string{"Last-Event-ID": last}})
+		if follow && cli.ExitCode(err) == cli.Unreachable && time.Since(answered) < away && c.Pause(retryStream) {
 			if !gone {
 				lost("the server does not respond: retrying")
 			}
@@ -100,7 +101,7 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 			return err
 		}
 		// The stream broke or the server stopped: continue after the last shown record.
-		if !c.pause(retryStream) {
+		if !c.Pause(retryStream) {
 			return cli.Exit(cli.Failed, nil)
 		}
 	}

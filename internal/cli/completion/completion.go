@@ -1,4 +1,6 @@
-package main
+// Package completion completes command lines in a shell: commands and flags from the grammar, and
+// ids and names from the server.
+package completion
 
 import (
 	"context"
@@ -12,12 +14,13 @@ import (
 	"recourse/internal/cli"
 )
 
-type completionCmd struct {
+// Command is `recourse completion`.
+type Command struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// scripts make a shell call the program for completions, with the present line in COMP_LINE.
-var scripts = map[string]string{
+// Scripts make a shell call the program for completions, with the present line in COMP_LINE.
+var Scripts = map[string]string{
 	"bash": `# recourse completion bash: source this in ~/.bashrc
 _recourse() {
 	local IFS=$'\n'
@@ -51,17 +54,17 @@ complete -c recourse -a '(__recourse_complete)'
 }
 
 // Run prints the script.
-func (c *completionCmd) Run(a *cli.App) error {
-	a.Printf("%s", scripts[c.Shell])
+func (c *Command) Run(a *cli.App) error {
+	a.Printf("%s", Scripts[c.Shell])
 	return nil
 }
 
-// completionTime is the timeout of a server's response: a person is waiting for the completion.
-const completionTime = 700 * time.Millisecond
+// Timeout is the timeout of a server's response: a person is waiting for the completion.
+const Timeout = 700 * time.Millisecond
 
-// completed prints completions if a shell requests them; ok is false otherwise. It prints no
+// Complete prints completions if a shell requests them; ok is false otherwise. It prints no
 // errors.
-func completed(a *cli.App, k *kong.Kong) (ok bool) {
+func Complete(a *cli.App, k *kong.Kong) (ok bool) {
 	line := a.Variables["COMP_LINE"]
 	if line == "" {
 		return false
@@ -69,7 +72,7 @@ func completed(a *cli.App, k *kong.Kong) (ok bool) {
 	if at, err := strconv.Atoi(a.Variables["COMP_POINT"]); err == nil && at >= 0 && at < len(line) {
 		line = line[:at]
 	}
-	ctx, stop := context.WithTimeout(a.Ctx, completionTime)
+	ctx, stop := context.WithTimeout(a.Ctx, Timeout)
 	defer stop()
 	words := typed(line)
 	p := &predictor{app: a, ctx: ctx, done: words[:len(words)-1], last: words[len(words)-1]}

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 )
 
 // follow shows a saga of a server live, until its end.
-func (c *showCmd) follow(a *cli.App, cl *client, v machine.View) error {
+func (c *Show) follow(a *cli.App, cl *Client, v machine.View) error {
 	id, err := uuid.FromString(v.ID)
 	if err != nil {
 		return fmt.Errorf("the server's response cannot be read: %w", err)
@@ -53,12 +53,12 @@ func (c *showCmd) follow(a *cli.App, cl *client, v machine.View) error {
 	if err := follow(w, show, records, lost, ended); err != nil {
 		return err
 	}
-	r, err := cl.get(sagaPath(c.Saga), &v)
+	r, err := cl.Get(SagaPath(c.Saga), &v)
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
-		if err := a.Raw(r.body); err != nil {
+		if err := a.Raw(r.Body); err != nil {
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ const sameClock = 2 * time.Second
 
 // clock returns the server's clock, from the Date header of a response. It is this machine's own if
 // they agree, or if there is no header.
-func (c *client) clock() func() time.Time {
-	resp, err := c.open(call{method: http.MethodGet, path: "/healthz"})
+func (c *Client) clock() func() time.Time {
+	resp, err := c.open(Call{Method: http.MethodGet, Path: "/healthz"})
 	if err != nil {
 		return time.Now
 	}

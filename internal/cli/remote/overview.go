@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"recourse/saga/machine"
 )
 
-// serverStats are counts over all sagas, as the API returns them.
-type serverStats struct {
+// Stats are counts over all sagas, as the API returns them.
+type Stats struct {
 	Sagas       map[string]int64 `json:"sagas"` // by status
 	Inbox       map[string]int64 `json:"inbox"` // by kind
 	OldestDue   *saga.Time       `json:"oldest_due_at"`
@@ -29,15 +29,15 @@ type serverStats struct {
 
 // The statuses of live sagas, those that need a person first; and the terminal ones.
 var (
-	urgent = []string{string(saga.Stuck), string(saga.Undoing)}
-	usual  = []string{string(saga.Running), string(saga.Waiting), string(saga.PausedStatus)}
-	over   = []string{string(saga.Succeeded), string(saga.Compensated), string(saga.Failed)}
+	UrgentStatuses = []string{string(saga.Stuck), string(saga.Undoing)}
+	UsualStatuses  = []string{string(saga.Running), string(saga.Waiting), string(saga.PausedStatus)}
+	EndedStatuses  = []string{string(saga.Succeeded), string(saga.Compensated), string(saga.Failed)}
 )
 
 // overview is the content of `top`.
 type overview struct {
-	client  *client
-	stats   serverStats
+	client  *Client
+	stats   Stats
 	oldest  map[string]time.Time // the oldest inbox entry, by kind
 	sagas   []machine.View       // live sagas, those that need a person first, then the newest
 	steps   map[string]stepSeen  // by saga
@@ -70,7 +70,7 @@ const (
 
 // read reads the data from the server, with this many sagas.
 func (o *overview) read(rows int) error {
-	if _, err := o.client.get("/v1/stats", &o.stats); err != nil {
+	if _, err := o.client.Get("/v1/stats", &o.stats); err != nil {
 		return err
 	}
 	o.count(time.Now())
@@ -78,8 +78,8 @@ func (o *overview) read(rows int) error {
 		return err
 	}
 	var list []machine.View
-	for _, statuses := range [][]string{urgent, usual} {
-		more, err := pages[machine.View](o.client, "/v1/sagas", url.Values{"status": statuses}, max(rows-len(list), 1))
+	for _, statuses := range [][]string{UrgentStatuses, UsualStatuses} {
+		more, err := ReadAll[machine.View](o.client, "/v1/sagas", url.Values{"status": statuses}, max(rows-len(list), 1))
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (o *overview) count(now time.Time) {
 	t := total{at: now}
 	for status, n := range o.stats.Sagas {
 		t.started += n
-		if slices.Contains(over, status) {
+		if slices.Contains(EndedStatuses, status) {
 			t.ended += n
 		}
 	}
@@ -115,7 +115,7 @@ func (o *overview) readInbox() error {
 		if n == 0 {
 			continue
 		}
-		list, err := pages[inboxEntry](o.client, "/v1/inbox", url.Values{"kind": {kind}}, 1)
+		list, err := ReadAll[InboxEntry](o.client, "/v1/inbox", url.Values{"kind": {kind}}, 1)
 		if err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func (o *overview) readSteps() error {
 	for _, v := range o.sagas {
 		s, ok := o.steps[v.ID]
 		if (!ok || s.seq != v.Seq) && v.Seq < longSaga {
-			var list page[machine.StepView]
-			_, err := o.client.get(sagaPath(v.ID, "steps"), &list)
+			var list Page[machine.StepView]
+			_, err := o.client.Get(SagaPath(v.ID, "steps"), &list)
 			if err != nil && cli.ExitCode(err) != cli.NotFound { // deleted concurrently
 				return err
 			}
@@ -181,7 +181,7 @@ func standsAt(list []machine.StepView) string {
 // readCost sums the costs of the sagas that were started today, by this machine's calendar.
 func (o *overview) readCost(now time.Time) error {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
-	list, err := pages[machine.View](o.client, "/v1/sagas", url.Values{"started_after": {midnight.UTC().Format(time.RFC3339Nano)}}, pricedMost)
+	list, err := ReadAll[machine.View](o.client, "/v1/sagas", url.Values{"started_after": {midnight.UTC().Format(time.RFC3339Nano)}}, pricedMost)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"recourse/saga"
 )
 
-// problem is an error of the API (RFC 9457).
-type problem struct {
+// Problem is an error of the API (RFC 9457).
+type Problem struct {
 	Type   string         `json:"type"`
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
@@ -23,9 +23,9 @@ type problem struct {
 
 // Error implements error, in the terms of the command line: one line, and one more for each finding
 // that the line does not contain.
-func (p *problem) Error() string {
+func (p *Problem) Error() string {
 	if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail && p.Errors[0].Pointer != "" && p.Errors[0].Line == 0 {
-		return inCommands(p.Errors[0].Pointer + ": " + p.Detail)
+		return InCommands(p.Errors[0].Pointer + ": " + p.Detail)
 	}
 	text := p.Title
 	if p.Detail != "" && p.Detail != p.Title {
@@ -44,14 +44,14 @@ func (p *problem) Error() string {
 		}
 		text += fmt.Sprintf("\n  %s: %s", strings.TrimPrefix(where+": "+f.Code, ": "), f.Detail)
 	}
-	return inCommands(text)
+	return InCommands(text)
 }
 
 // problemOf reads an error response and adds the exit code.
 func problemOf(status int, body []byte) error {
-	var p problem
+	var p Problem
 	if json.Unmarshal(body, &p) != nil || p.Title == "" {
-		p = problem{Title: fmt.Sprintf("the server answered HTTP %d", status), Detail: "without saying why; is it a recourse server, or a proxy in between?"}
+		p = Problem{Title: fmt.Sprintf("the server answered HTTP %d", status), Detail: "without saying why; is it a recourse server, or a proxy in between?"}
 	}
 	return cli.Exit(exitOfStatus(status), &p)
 }

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -13,8 +13,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type listCmd struct {
-	serverFlags
+// List is `recourse list`.
+type List struct {
+	ServerFlags
 	cli.OutputFlag
 	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only entries of this definition."`
 	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only this status, or several, separated by commas."`
@@ -26,8 +27,8 @@ type listCmd struct {
 }
 
 // Run lists sagas.
-func (c *listCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *List) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ func printSagas(a *cli.App, list []machine.View) {
 }
 
 // listRaw prints a list as one JSON array, with the entries as the server returned them.
-func listRaw(a *cli.App, cl *client, path string, q url.Values, limit int) error {
-	list, err := pages[json.RawMessage](cl, path, q, limit)
+func listRaw(a *cli.App, cl *Client, path string, q url.Values, limit int) error {
+	list, err := ReadAll[json.RawMessage](cl, path, q, limit)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"fmt"
@@ -15,16 +15,17 @@ import (
 	"recourse/saga/dsl"
 )
 
-type costsCmd struct {
-	serverFlags
+// Costs is `recourse costs`.
+type Costs struct {
+	ServerFlags
 	cli.OutputFlag
 	By         string `default:"definition" placeholder:"WHAT" help:"definition, day, model, or label.NAME; default ${default}."`
 	Since      string `default:"7d" placeholder:"DURATION|TIME" help:"Only sagas started since this time: 7d, 24h, or 2026-11-21T08:00:00Z. Default ${default}."`
 	Definition string `short:"d" placeholder:"NAME" help:"Only sagas of this definition."`
 }
 
-// costsAnswer is the server's response.
-type costsAnswer struct {
+// CostsAnswer is the server's response.
+type CostsAnswer struct {
 	Since    saga.Time     `json:"since"`
 	Complete bool          `json:"complete"`
 	Sagas    int           `json:"sagas"`
@@ -33,8 +34,8 @@ type costsAnswer struct {
 }
 
 // Run shows the costs of sagas.
-func (c *costsCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Costs) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
@@ -46,20 +47,20 @@ func (c *costsCmd) Run(a *cli.App) error {
 	if c.Definition != "" {
 		q.Set("definition", c.Definition)
 	}
-	var v costsAnswer
-	r, err := cl.get("/v1/costs?"+q.Encode(), &v)
+	var v CostsAnswer
+	r, err := cl.Get("/v1/costs?"+q.Encode(), &v)
 	if err != nil {
 		return err
 	}
 	if c.Machine() {
-		a.Raw(r.body)
+		a.Raw(r.Body)
 		return nil
 	}
 	printCosts(a, c.By, &v)
 	return nil
 }
 
-func (c *costsCmd) since(now time.Time) (time.Time, error) {
+func (c *Costs) since(now time.Time) (time.Time, error) {
 	if d, err := dsl.ParseDuration(c.Since); err == nil {
 		return now.Add(-d), nil
 	}
@@ -71,7 +72,7 @@ func (c *costsCmd) since(now time.Time) (time.Time, error) {
 }
 
 // printCosts prints a table of 80 columns, unless amounts are very long, and then the outliers.
-func printCosts(a *cli.App, by string, v *costsAnswer) {
+func printCosts(a *cli.App, by string, v *CostsAnswer) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ToUpper(story.Short(by, 20))+"\tSAGAS\tSPENT\tWASTED\tMEDIAN\tMAX\tTOKENS")
 	for _, g := range v.Groups {

@@ -1,4 +1,4 @@
-package main
+package completion
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
 	"recourse/saga/machine"
 )
 
@@ -19,8 +20,8 @@ type predictor struct {
 	last string   // what has been typed of it
 }
 
-func (p *predictor) client() *client {
-	f := serverFlags{Server: "http://127.0.0.1:8080", APIKey: p.app.Variables["RECOURSE_API_KEY"]}
+func (p *predictor) client() *remote.Client {
+	f := remote.ServerFlags{Server: "http://127.0.0.1:8080", APIKey: p.app.Variables["RECOURSE_API_KEY"]}
 	if s := p.app.Variables["RECOURSE_SERVER"]; s != "" {
 		f.Server = s
 	}
@@ -29,7 +30,7 @@ func (p *predictor) client() *client {
 			f.Server = p.done[i+1]
 		}
 	}
-	c, err := f.client(p.ctx)
+	c, err := f.Client(p.ctx)
 	if err != nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (p *predictor) sagas() []string { return p.ids(url.Values{}) }
 
 // live returns ids of live sagas.
 func (p *predictor) live() []string {
-	return p.ids(url.Values{"status": slices.Concat(urgent, usual)})
+	return p.ids(url.Values{"status": slices.Concat(remote.UrgentStatuses, remote.UsualStatuses)})
 }
 
 func (p *predictor) ids(q url.Values) []string {
@@ -54,7 +55,7 @@ func (p *predictor) ids(q url.Values) []string {
 	if c == nil {
 		return nil
 	}
-	list, err := pages[machine.View](c, "/v1/sagas", q, completedSagas)
+	list, err := remote.ReadAll[machine.View](c, "/v1/sagas", q, completedSagas)
 	if err != nil {
 		return nil
 	}
@@ -70,7 +71,7 @@ func (p *predictor) definitions() []string {
 	if c == nil {
 		return nil
 	}
-	list, err := pages[document](c, "/v1/definitions", url.Values{}, 0)
+	list, err := remote.ReadAll[remote.Document](c, "/v1/definitions", url.Values{}, 0)
 	if err != nil {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (p *predictor) steps() []string {
 	if c == nil || len(p.done) == 0 {
 		return nil
 	}
-	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"saga": {p.done[len(p.done)-1]}}, 0)
+	list, err := remote.ReadAll[remote.InboxEntry](c, "/v1/inbox", url.Values{"saga": {p.done[len(p.done)-1]}}, 0)
 	if err != nil {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (p *predictor) steps() []string {
 func (p *predictor) statusList() []string {
 	before := p.last[:strings.LastIndexByte(p.last, ',')+1]
 	var list []string
-	for _, s := range slices.Concat(urgent, usual, over) {
+	for _, s := range slices.Concat(remote.UrgentStatuses, remote.UsualStatuses, remote.EndedStatuses) {
 		list = append(list, fmt.Sprint(before, s))
 	}
 	return list

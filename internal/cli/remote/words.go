@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"regexp"
@@ -40,8 +40,8 @@ var place = regexp.MustCompile(`(^|\s)([/?])([a-z_]+)([./][^:\s]*)?:`)
 // versions matches the hint of the API for a version that does not exist.
 var versions = regexp.MustCompile(`GET /v1/definitions/\S+/versions lists them`)
 
-// inCommands replaces terms of the API in a text by those of the command line.
-func inCommands(text string) string {
+// InCommands replaces terms of the API in a text by those of the command line.
+func InCommands(text string) string {
 	text = versions.ReplaceAllString(text, "`recourse definitions list` shows the newest")
 	text = place.ReplaceAllStringFunc(text, func(at string) string {
 		m := place.FindStringSubmatch(at)

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"context"
@@ -13,8 +13,9 @@ import (
 	"recourse/internal/story"
 )
 
-type topCmd struct {
-	serverFlags
+// Top is `recourse top`.
+type Top struct {
+	ServerFlags
 	Once  bool          `help:"Print it once and exit."`
 	Every time.Duration `default:"2s" help:"Time between two refreshes; default ${default}."`
 }
@@ -30,13 +31,13 @@ const (
 const onceRows = 50
 
 // Run shows the state of a server until q is pressed.
-func (c *topCmd) Run(a *cli.App) error {
+func (c *Top) Run(a *cli.App) error {
 	if c.Every < 100*time.Millisecond {
 		return cli.Exit(cli.Usage, errors.New("--every is at least 100ms"))
 	}
 	ctx, stop := context.WithCancel(a.Ctx)
 	defer stop()
-	cl, err := c.client(ctx)
+	cl, err := c.Client(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (c *topCmd) Run(a *cli.App) error {
 }
 
 // refresh draws until ctx is done. It keeps polling a server that does not respond.
-func (c *topCmd) refresh(ctx context.Context, a *cli.App, o *overview) error {
+func (c *Top) refresh(ctx context.Context, a *cli.App, o *overview) error {
 	every := time.NewTicker(c.Every)
 	defer every.Stop()
 	for {

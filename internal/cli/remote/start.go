@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"encoding/json"
@@ -12,8 +12,9 @@ import (
 	"recourse/saga/machine"
 )
 
-type startCmd struct {
-	serverFlags
+// Start is `recourse start`.
+type Start struct {
+	ServerFlags
 	cli.OutputFlag
 	Definition string        `arg:"" completion-predictor:"definition" help:"The definition's name."`
 	Input      string        `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
@@ -24,8 +25,8 @@ type startCmd struct {
 	Wait       time.Duration `help:"Wait up to this time for the saga's end; exit 1 unless it succeeds."`
 }
 
-// startRequest is the body of a start.
-type startRequest struct {
+// StartRequest is the body of a start.
+type StartRequest struct {
 	Definition string            `json:"definition"`
 	Version    string            `json:"version,omitempty"`
 	Input      json.RawMessage   `json:"input,omitempty"`
@@ -34,33 +35,33 @@ type startRequest struct {
 }
 
 // Run starts the saga, and waits for it if asked.
-func (c *startCmd) Run(a *cli.App) error {
-	cl, err := c.client(a.Ctx)
+func (c *Start) Run(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
 	}
-	body := startRequest{Definition: c.Definition, Version: c.DefVersion, Budget: c.Budget}
+	body := StartRequest{Definition: c.Definition, Version: c.DefVersion, Budget: c.Budget}
 	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
 		return err
 	}
 	if body.Labels, err = cli.Pairs("--label", c.Label); err != nil {
 		return err
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: "/v1/sagas", body: body, header: map[string]string{"Idempotency-Key": c.Key}})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: "/v1/sagas", Body: body, Header: map[string]string{"Idempotency-Key": c.Key}})
 	if err != nil {
 		return err
 	}
 	var v machine.View
-	if err := r.into(&v); err != nil {
+	if err := r.Into(&v); err != nil {
 		return err
 	}
 	if c.Wait > 0 {
-		if r, v, err = cl.await(v.ID, c.Wait); err != nil {
+		if r, v, err = cl.Await(v.ID, c.Wait); err != nil {
 			return err
 		}
 	}
 	if c.Machine() {
-		if err := a.Raw(r.body); err != nil {
+		if err := a.Raw(r.Body); err != nil {
 			return err
 		}
 	} else {
@@ -76,16 +77,16 @@ func (c *startCmd) Run(a *cli.App) error {
 	return nil
 }
 
-// await waits for a saga's end, for at most d.
-func (c *client) await(id string, d time.Duration) (answer, machine.View, error) {
+// Await waits for a saga's end, for at most d.
+func (c *Client) Await(id string, d time.Duration) (Answer, machine.View, error) {
 	for until := time.Now().Add(d); ; {
 		var v machine.View
 		left := min(max(int(time.Until(until).Seconds()), 1), 30)
-		r, err := c.do(call{method: http.MethodGet, path: sagaPath(id), header: map[string]string{"Prefer": fmt.Sprintf("wait=%d", left)}})
+		r, err := c.Do(Call{Method: http.MethodGet, Path: SagaPath(id), Header: map[string]string{"Prefer": fmt.Sprintf("wait=%d", left)}})
 		if err != nil {
 			return r, v, err
 		}
-		if err := r.into(&v); err != nil {
+		if err := r.Into(&v); err != nil {
 			return r, v, err
 		}
 		if v.Status.Terminal() || !time.Now().Before(until) {
