@@ -20,7 +20,7 @@ func newTariff(cfg Config) *tariff {
 		panic("llm: " + err.Error())
 	}
 	t := &tariff{cfg: cfg, rates: make(map[string]rate, len(cfg.Prices))}
-	for name, p := range cfg.Prices {
+	for name, p := range cfg.Prices { // any order
 		t.rates[name], _ = newRate(p, cfg.currency()) // checked
 	}
 	return t
