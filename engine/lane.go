@@ -296,10 +296,10 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 	return l.advance(r)
 }
 
-// write appends rec to the saga's journal in memory and applies it. It is not durable yet.
-func (l *Lane) write(r *run, rec journal.Record) error {
-	rec = r.m.Seal(rec, l.now, l.node)
-	if err := r.m.Apply(rec); err != nil {
+// write appends a record to the saga's journal in memory and applies it. It is not durable yet.
+func (l *Lane) write(r *run, d machine.Draft) error {
+	rec, err := r.m.Append(d, l.now, l.node)
+	if err != nil {
 		return err
 	}
 	if r.next.Records == nil {
@@ -368,7 +368,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			if d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter {
 				// The machine decides by the last record's time whether a resend is still safe
 				// (key_window), and that record is old: write a new one first.
-				return true, l.write(r, journal.Record{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: resendData(l.now)})
+				return true, l.write(r, machine.Draft{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: saga.WokeData{Timer: "resend", Due: saga.Time{Time: l.now.UTC().Truncate(time.Millisecond)}}})
 			}
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
@@ -422,14 +422,6 @@ func (l *Lane) waits(r *run) bool {
 // resendAfter is how old the last record may be when the machine decides by its time that a request
 // is sent again.
 const resendAfter = time.Second
-
-func resendData(now time.Time) json.RawMessage {
-	data, err := journal.Encode(saga.WokeData{Timer: "resend", Due: saga.Time{Time: now.UTC().Truncate(time.Millisecond)}})
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
 
 // park decides how a saga waits that has nothing to do now: in memory, with an alarm; or as a
 // released row, if the wait is long or has no end.

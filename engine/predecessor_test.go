@@ -105,8 +105,8 @@ func begunAs(t *testing.T, store journal.Store, node string, def *saga.Definitio
 	}
 	id, now := uuid.Must(uuid.NewV7()), time.Now().UTC().Truncate(time.Millisecond)
 	m := machine.New(def, id)
-	started := m.Seal(m.Start(data), now, node)
-	if err := m.Apply(started); err != nil {
+	started, err := m.Append(m.Start(data), now, node)
+	if err != nil {
 		t.Fatal(err)
 	}
 	row := m.Row()

@@ -82,9 +82,11 @@ func (r *rig) Start(ctx context.Context, def *saga.Definition, start journal.Sta
 		return machine.Begun{}, err
 	}
 	id := uuid.Must(uuid.NewV7())
-	rec := machine.New(def, id).Start(data)
-	rec.Seq, rec.At, rec.Node = 1, r.clock.now(), r.node
-	journal.Seal(id, nil, &rec)
+	m := machine.New(def, id)
+	rec, err := m.Append(m.Start(data), r.clock.now(), r.node)
+	if err != nil {
+		return machine.Begun{}, err
+	}
 	start.CreatedAt = r.clock.now()
 	results, err := r.store.Append(ctx, r.node, []journal.Append{{Saga: id, Start: &start, Records: []journal.Record{rec}, Row: &journal.Row{Status: "running"}}})
 	if err != nil {

@@ -54,29 +54,11 @@ func (m *Machine) apply(r journal.Record) error {
 	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
 }
 
-// made is the last data that this machine encoded. Usually its record is applied next, so the data
-// need not be decoded.
-type made struct {
-	data  json.RawMessage
-	value any
-}
-
-// make encodes the data of a record.
-func (m *Machine) make(value any) json.RawMessage {
-	data := saga.Encode(value)
-	if saga.RoundTrips(value, data) {
-		m.made = made{data, value}
-	}
-	return data
-}
-
-// take decodes a record's data, or reuses the value that it was encoded from.
+// take returns a record's data: as its draft had it, if the record is being appended, or decoded.
 func take[T any](m *Machine, r journal.Record, into *T) error {
-	if len(r.Data) > 0 && len(m.made.data) > 0 && &r.Data[0] == &m.made.data[0] {
-		if v, ok := m.made.value.(T); ok {
-			*into, m.made = v, made{}
-			return nil
-		}
+	if d, ok := m.appended.(T); ok {
+		*into = d
+		return nil
 	}
 	return read(r, into)
 }
@@ -269,7 +251,7 @@ func (n *node) ask(from time.Time, r journal.Record) {
 
 func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	var d saga.DecidedData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	if d.Branch != nil || d.Enter {

@@ -29,7 +29,7 @@ func (m *Machine) decideAwait(n *node, body saga.Await, env *env) []Decision {
 	if n.step.Timeout > 0 {
 		d.WakeAt = &saga.Time{Time: m.at.Add(n.step.Timeout)}
 	}
-	return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.Encode(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: d}}}
 }
 
 // decideAwaiting waits for the message, or takes a signal that came earlier.
@@ -192,7 +192,7 @@ func (m *Machine) validateSignal(o saga.Command) *Refusal {
 
 func (m *Machine) applySignal(r journal.Record) error {
 	var d saga.SignalData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	m.applied[d.Message] = true
@@ -254,8 +254,8 @@ func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
 	}
 	id := uuid.NewV5(m.id, "event:"+n.path)
 	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, m.trace.At(m.trace.Step(n.path, journal.Do)), data)
-	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
-		Data: saga.Encode(saga.OutcomeData{Output: saga.Encode(map[string]string{"id": id.String()}), Event: event})}}
+	w := Write{Record: Draft{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
+		Data: saga.OutcomeData{Output: saga.Encode(map[string]string{"id": id.String()}), Event: event}}}
 	for _, sink := range to {
 		w.Events = append(w.Events, journal.Event{ID: id, Saga: m.id, Sink: sink, Data: event})
 	}

@@ -280,7 +280,7 @@ func (m *Machine) endIteration(g *group) Decision {
 	} else {
 		d.Output, d.Last, d.Error = m.iterated(g, l)
 	}
-	return Write{Record: journal.Record{Kind: journal.Decided, Path: g.iteration(), Way: journal.Do, Data: saga.Encode(d)}}
+	return Write{Record: Draft{Kind: journal.Decided, Path: g.iteration(), Way: journal.Do, Data: d}}
 }
 
 // iterated evaluates an iteration's output, and whether it was the last iteration.
@@ -315,7 +315,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 	}
 	owner, index := r.Path[:from], strings.TrimSuffix(r.Path[from+1:], "]")
 	var d saga.DecidedData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	n := m.steps[owner]

@@ -119,7 +119,7 @@ func (m *Machine) decideAwaitParent() []Decision {
 	}
 	d := saga.DecidedData{By: byParent, Next: saga.NextAwaitParent}
 	d.Output, d.Error = m.result()
-	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Data: saga.Encode(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Decided, Data: d}}}
 }
 
 // byParent is the By of a child's decision to wait for its parent.
@@ -231,7 +231,7 @@ func (m *Machine) validateParent(do string) *Refusal {
 // applyAwaitParent applies the record that a child has reached its goal.
 func (m *Machine) applyAwaitParent(r journal.Record) error {
 	var d saga.DecidedData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	m.awaitingParent, m.outputForParent = true, d.Output

@@ -15,12 +15,12 @@ import (
 
 // Validate turns a command into the record that carries it out, or returns a *Refusal. mail is the
 // id of the command's message. Validate does not change the machine.
-func (m *Machine) Validate(mail uuid.UUID, o saga.Command) (journal.Record, error) {
+func (m *Machine) Validate(mail uuid.UUID, o saga.Command) (Draft, error) {
 	if m.finished != nil {
-		return journal.Record{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
+		return Draft{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
 	}
 	if o.IfSeq != 0 && o.IfSeq != m.seq && !m.unchanged(o.Path, o.IfSeq) {
-		return journal.Record{}, &Refusal{Stale: true, Failure: saga.Failure{Code: "changed", Title: "the saga has changed since it was read",
+		return Draft{}, &Refusal{Stale: true, Failure: saga.Failure{Code: "changed", Title: "the saga has changed since it was read",
 			Detail: fmt.Sprintf("its seq is %d, not %d: read it again, then decide", m.seq, o.IfSeq)}}
 	}
 	kind := journal.Operator
@@ -52,29 +52,29 @@ func (m *Machine) Validate(mail uuid.UUID, o saga.Command) (journal.Record, erro
 		err = m.validateDecision(&o)
 	case "signal":
 		if err = m.validateSignal(o); err == nil {
-			return journal.Record{Kind: journal.Signalled, Data: saga.Encode(saga.SignalData{Message: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor})}, nil
+			return Draft{Kind: journal.Signalled, Data: saga.SignalData{Message: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor}}, nil
 		}
 	default:
 		err = refusal("unknown_command", "there is no command "+o.Kind, "")
 	}
 	if err != nil {
-		return journal.Record{}, err
+		return Draft{}, err
 	}
 	return m.commandRecord(kind, mail, o, nil), nil
 }
 
 // Reject returns the record of a command that is refused.
-func (m *Machine) Reject(mail uuid.UUID, o saga.Command, why *Refusal) journal.Record {
+func (m *Machine) Reject(mail uuid.UUID, o saga.Command, why *Refusal) Draft {
 	return m.commandRecord(journal.Operator, mail, o, &why.Failure)
 }
 
-func (m *Machine) commandRecord(kind journal.Kind, mail uuid.UUID, o saga.Command, rejected *saga.Failure) journal.Record {
+func (m *Machine) commandRecord(kind journal.Kind, mail uuid.UUID, o saga.Command, rejected *saga.Failure) Draft {
 	d := saga.CommandData{Message: mail.String(), Kind: o.Kind, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
 		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
 	if o.Kind == "approve" || o.Kind == "reject" {
 		d.Output, d.Shown, d.Role = o.Data, o.Shown, o.Role
 	}
-	r := journal.Record{Kind: kind, Path: o.Path, Data: saga.Encode(d)}
+	r := Draft{Kind: kind, Path: o.Path, Data: d}
 	if o.Path != "" {
 		r.Way = journal.Do
 		if m.undoing {
@@ -247,7 +247,7 @@ func (m *Machine) currency() string {
 // applyCommand applies a command.
 func (m *Machine) applyCommand(r journal.Record) error {
 	var d saga.CommandData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	m.applied[d.Message], m.lastCommand = true, r.Seq

@@ -34,7 +34,7 @@ type Send struct {
 // Dispatch means: append Intent and, once it is committed, send Send, once. If Task is set, nothing
 // is sent: the task is appended with the intent, for a worker.
 type Dispatch struct {
-	Intent journal.Record
+	Intent Draft
 	Send   Send
 	Task   *journal.Task
 	Early  bool // it may be sent before its intent is committed, unless Machine.Waits forbids it
@@ -42,14 +42,14 @@ type Dispatch struct {
 
 // Write means: append this record together with these events. Nothing is sent.
 type Write struct {
-	Record journal.Record
+	Record Draft
 	Events []journal.Event
 }
 
 // WakeAt means: append Woke at this time of the store's clock, never before.
 type WakeAt struct {
 	At   time.Time
-	Woke journal.Record
+	Woke Draft
 }
 
 // Escalate means: a person has to act. Entry describes the inbox item.
@@ -73,7 +73,7 @@ const (
 // records give the same decisions, whether they were applied one by one or all at once. If several
 // records could be appended now, by parallel branches, Decide returns only the first one, as the
 // last decision except for the saga's timeout; the others are decided after it is applied. Records
-// in decisions have no seq, time, node or hash yet: see Seal.
+// in decisions are drafts: see Append.
 func (m *Machine) Decide() []Decision {
 	if m.paused {
 		return nil
@@ -150,7 +150,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 			return m.refuse(n, expressionFailure("when", err))
 		}
 		if !yes {
-			return []Decision{Write{Record: journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
+			return []Decision{Write{Record: Draft{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
 		}
 	}
 	switch body := n.step.Body.(type) {
@@ -166,7 +166,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
 		due = due.UTC().Truncate(time.Millisecond)
-		return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.Encode(saga.IntentData{WakeAt: &saga.Time{Time: due}})}}}
+		return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.IntentData{WakeAt: &saga.Time{Time: due}}}}}
 	case saga.Block:
 		e, err := body.Enter(env)
 		if err != nil {
@@ -237,7 +237,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 		}
 		timeout = min(timeout, left)
 	}
-	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d)}
+	r := Draft{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: d}
 	_, lives := step.Body.(saga.Spawner)
 	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Trace: &m.trace, Lives: lives}
 	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
@@ -340,15 +340,15 @@ func (m *Machine) decideQuery(n *node) []Decision {
 		}
 		if err != nil {
 			f := asFailure("verify", err)
-			return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
-				Data: saga.Encode(saga.OutcomeData{Error: f, Next: saga.NextInconclusive})}}}
+			return []Decision{Write{Record: Draft{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
+				Data: saga.OutcomeData{Error: f, Next: saga.NextInconclusive}}}}
 		}
 		d := saga.IntentData{Request: &r, RequestHash: r.Hash()}
 		if v.Call.Use != nil && q.actionInput == nil {
 			d.Input = given
 		}
-		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
-			Data: saga.Encode(d)}
+		rec := Draft{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
+			Data: d}
 		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout, Trace: &m.trace}}}
 	case awaitingCredentials:
 		return m.escalate(n, q, journal.Do)
@@ -452,19 +452,19 @@ func (m *Machine) refuseWay(n *node, way journal.Way, f *saga.Failure) []Decisio
 }
 
 func (m *Machine) outcome(n *node, way journal.Way, class journal.Class, d saga.OutcomeData) []Decision {
-	return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: saga.Encode(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: d}}}
 }
 
 func (m *Machine) decided(n *node, way journal.Way, d saga.DecidedData) []Decision {
-	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Path: n.path, Way: way, Data: saga.Encode(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Decided, Path: n.path, Way: way, Data: d}}}
 }
 
 func wake(path string, way journal.Way, timer string, due time.Time) []Decision {
 	return []Decision{WakeAt{At: due, Woke: woke(path, way, timer, due)}}
 }
 
-func woke(path string, way journal.Way, timer string, due time.Time) journal.Record {
-	return journal.Record{Kind: journal.Woke, Path: path, Way: way, Data: saga.Encode(saga.WokeData{Timer: timer, Due: saga.Time{Time: due}})}
+func woke(path string, way journal.Way, timer string, due time.Time) Draft {
+	return Draft{Kind: journal.Woke, Path: path, Way: way, Data: saga.WokeData{Timer: timer, Due: saga.Time{Time: due}}}
 }
 
 // decideFailing brings a failing saga to the point where undoing can begin: nothing is in flight,
@@ -482,7 +482,7 @@ func (m *Machine) decideFailing() []Decision {
 	d := saga.CompensatingData{Reason: *m.reason, Plan: []string{}}
 	plan, left := compensation.Plan(m.effects())
 	d.Plan, d.Residual = append(d.Plan, plan...), left
-	return []Decision{Write{Record: journal.Record{Kind: journal.Compensating, Data: m.make(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Compensating, Data: d}}}
 }
 
 // resume returns how a step that ended in doubt is settled before it is undone. A step that was
@@ -586,7 +586,7 @@ func (m *Machine) decideUndo() []Decision {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))
 			}
 			if !yes {
-				return []Decision{Write{Record: journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
+				return []Decision{Write{Record: Draft{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
 			}
 		}
 		return m.decideCall(n, &n.compensation, journal.Undo)
@@ -618,7 +618,7 @@ func (m *Machine) decideEnd(status saga.Status) []Decision {
 		d.Reason, d.Residual = m.reason, m.residual
 	}
 	d.Doubts = m.doubts(status)
-	return []Decision{Write{Record: journal.Record{Kind: journal.Finished, Data: m.make(d)}}}
+	return []Decision{Write{Record: Draft{Kind: journal.Finished, Data: d}}}
 }
 
 // doubts lists the steps in doubt that are reported nowhere else: every one if the saga succeeds,

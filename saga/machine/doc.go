@@ -15,7 +15,7 @@ consecutive numbers. Everything else about the saga, such as its status, its inb
 costs, is derived from it.
 
 A [Machine] is the state that a journal describes. [New] returns the machine of an empty journal,
-and [Machine.Apply] applies the next record to it. [Replay] does both. Recovery after a crash is a
+and [Machine.Apply] applies the journal's next record to it. [Replay] does both. Recovery after a crash is a
 replay: there is no other way to restore a saga, so there is no second code path that could be
 wrong.
 
@@ -30,11 +30,11 @@ A machine decides, and its caller acts. [Machine.Decide] returns what to do next
   - A [WakeAt] is a time, and the record to append when it has come.
   - An [Escalate] is an inbox item: a person has to act, for example to resolve a doubt.
 
-Records in decisions are drafts. [Machine.Seal] gives a draft its number, its time and its hash. The
-caller appends the sealed record to the store, applies it to the machine, and calls Decide again.
+Records in decisions are drafts. [Machine.Append] gives a [Draft] its number, its time and its hash,
+and applies it. The caller appends the record to the store, and calls Decide again.
 
-Two methods turn events from outside into records. Both only return the record; the caller appends
-and applies it, as above.
+Two methods turn events from outside into records. Both only return a draft; the caller appends
+it, as above.
 
   - [Machine.RecordOutcome] turns the answer to a request into an outcome. The outcome also says what
     follows: another attempt and when, a status check, the inbox, or the end of the step. A replay
@@ -44,8 +44,8 @@ and applies it, as above.
     returns the record that says so. The record keeps the id of the command's message, and
     [Machine.Applied] finds it, so that a message that is delivered twice is applied once.
 
-In its shortest form, a caller is a loop. Its function commit seals a draft, appends it to the store
-and applies it to the machine:
+In its shortest form, a caller is a loop. Its function commit appends a draft to the machine and the
+record to the store:
 
 	for more := true; more; {
 		more = false

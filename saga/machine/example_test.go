@@ -8,7 +8,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -35,10 +34,10 @@ steps:
 	m := machine.New(definition, uuid.Must(uuid.FromString("01998a6e-8000-7000-8000-000000000001")))
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-	// A real caller appends the sealed record to its store, and waits until it is durable.
-	commit := func(draft journal.Record) {
-		record := m.Seal(draft, now, "node-1")
-		if err := m.Apply(record); err != nil {
+	// A real caller appends the record to its store, and waits until it is durable.
+	commit := func(draft machine.Draft) {
+		record, err := m.Append(draft, now, "node-1")
+		if err != nil {
 			panic(err)
 		}
 		fmt.Println(strings.TrimSpace(fmt.Sprintf("%d %s %s %s", record.Seq, record.Kind, record.Path, record.Way)))

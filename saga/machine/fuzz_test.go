@@ -39,12 +39,12 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := machine.New(def, fuzzID)
 	var out bytes.Buffer
-	write := func(r journal.Record, err error) {
+	write := func(d machine.Draft, err error) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		r = m.Seal(r, now, "n")
-		if err := m.Apply(r); err != nil {
+		r, err := m.Append(d, now, "n")
+		if err != nil {
 			tb.Fatal(err)
 		}
 		line, err := journal.Encode(r)

@@ -62,12 +62,12 @@ func drawsOf(t *rapid.T, def *saga.Definition, id uuid.UUID, now time.Time, seen
 	}
 	m := machine.New(def, id)
 	var records []journal.Record
-	next := m.Start(data)
+	draft := m.Start(data)
 	for sets := 0; ; {
 		now = now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "later")) * time.Millisecond)
 		before := m.At()
-		next = m.Seal(next, now, "node")
-		if err := m.Apply(next); err != nil {
+		next, err := m.Append(draft, now, "node")
+		if err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, next)
@@ -91,7 +91,7 @@ func drawsOf(t *rapid.T, def *saga.Definition, id uuid.UUID, now time.Time, seen
 				t.Fatalf("decided otherwise: %s", d)
 			}
 		}
-		next = ds[0].(machine.Write).Record
+		draft = ds[0].(machine.Write).Record
 	}
 }
 
@@ -133,11 +133,11 @@ func TestDrawsStay(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	m := machine.New(def, uuid.Nil)
-	if err := m.Apply(m.Seal(m.Start(data), planTime, "test")); err != nil {
+	if _, err := m.Append(m.Start(data), planTime, "test"); err != nil {
 		t.Fatal(err)
 	}
 	var outcome struct{ Output json.RawMessage }
-	if err := json.Unmarshal(m.Decide()[0].(machine.Write).Record.Data, &outcome); err != nil {
+	if err := json.Unmarshal(saga.Encode(m.Decide()[0].(machine.Write).Record.Data), &outcome); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := string(outcome.Output), `["1a6f1227-4fae-83cd-95eb-047f39c84895",166,"2026-11-21T08:00:00.000Z"]`; got != want {

@@ -45,7 +45,7 @@ func TestLastToken(t *testing.T) {
 		t.Fatal("nothing is sent")
 	}
 	var intent saga.IntentData
-	if err := json.Unmarshal(d.Intent.Data, &intent); err != nil || intent.ReserveTokens <= 10 {
+	if err := json.Unmarshal(saga.Encode(d.Intent.Data), &intent); err != nil || intent.ReserveTokens <= 10 {
 		t.Fatalf("reserved: %d tokens, %v", intent.ReserveTokens, err)
 	}
 	for budget, want := range map[int64]bool{intent.ReserveTokens: true, intent.ReserveTokens - 1: false} {

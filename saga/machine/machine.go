@@ -37,8 +37,10 @@ type Machine struct {
 	hash    []byte
 	created time.Time
 	timeout []Decision // the saga's timeout, which is part of every decision until it fires; nil: not built yet
-	made    made
-	outline *outline // for a plan; nil: a real saga
+	// appended is the data of the draft that Append is applying, if decoding the record would give
+	// the same; nil otherwise.
+	appended any
+	outline  *outline // for a plan; nil: a real saga
 
 	started saga.StartedData
 	trace   saga.Trace
@@ -129,16 +131,38 @@ func (m *Machine) Applied(mail uuid.UUID) bool { return m.applied[mail.String()]
 // Labels returns the saga's labels. The caller must not change them.
 func (m *Machine) Labels() map[string]string { return m.labels }
 
-// Seal completes the journal's next record: its seq, its time (in whole milliseconds, never before
-// the last record's), its writer and its hash.
-func (m *Machine) Seal(r journal.Record, at time.Time, writer string) journal.Record {
+// Draft is a record that is not appended yet, so it has no seq, time, writer and hash.
+type Draft struct {
+	Kind       journal.Kind
+	Path       string
+	Way        journal.Way
+	Attempt    int
+	Generation int
+	Key        string
+	Class      journal.Class
+	Data       any // one of the types of package saga whose names end in Data; nil: none
+}
+
+// Append completes a draft to the journal's next record, and applies it. The record's time is at,
+// in whole milliseconds, but never before the last record's. The caller must store the record
+// before it acts on anything that follows from it. Errors are those of Apply; the machine must not
+// be used after one.
+func (m *Machine) Append(d Draft, at time.Time, writer string) (journal.Record, error) {
 	at = at.UTC().Truncate(time.Millisecond)
 	if at.Before(m.at) {
 		at = m.at
 	}
-	r.Seq, r.At, r.Node = m.seq+1, at, writer
+	r := journal.Record{Seq: m.seq + 1, At: at, Node: writer, Kind: d.Kind, Path: d.Path, Way: d.Way, Attempt: d.Attempt, Generation: d.Generation, Key: d.Key, Class: d.Class}
+	if d.Data != nil {
+		r.Data = saga.Encode(d.Data)
+		if saga.RoundTrips(d.Data, r.Data) {
+			m.appended = d.Data
+		}
+	}
 	journal.Seal(m.id, m.hash, &r)
-	return r
+	err := m.Apply(r)
+	m.appended = nil
+	return r, err
 }
 
 // Status returns the saga's status.

@@ -42,8 +42,8 @@ steps:
 			}
 			m := machine.New(def, uuid.Must(uuid.NewV7()))
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			w := func(r journal.Record) {
-				if err := m.Apply(m.Seal(r, now, "n")); err != nil {
+			w := func(d machine.Draft) {
+				if _, err := m.Append(d, now, "n"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -56,7 +56,7 @@ steps:
 				t.Fatal(err)
 			}
 			var d saga.OutcomeData
-			if err := json.Unmarshal(r.Data, &d); err != nil {
+			if err := json.Unmarshal(saga.Encode(r.Data), &d); err != nil {
 				t.Fatal(err)
 			}
 			safe := sent.Add(15 * time.Second)

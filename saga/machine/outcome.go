@@ -14,11 +14,11 @@ import (
 // RecordOutcome turns the answer to an attempt into its outcome record, which also says what
 // follows. at is the time of the answer. chance is uniformly distributed over all of uint64 and
 // determines the jitter. The error is ErrStale if that attempt is not in flight.
-func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a saga.Answer, at time.Time, chance uint64) (journal.Record, error) {
+func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a saga.Answer, at time.Time, chance uint64) (Draft, error) {
 	base, query := saga.SplitQuery(path)
 	n := m.steps[base]
 	if n == nil {
-		return journal.Record{}, fmt.Errorf("%w: %s", ErrStale, path)
+		return Draft{}, fmt.Errorf("%w: %s", ErrStale, path)
 	}
 	s, step := &n.forward, n.step
 	switch {
@@ -28,7 +28,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 		s, step = &n.compensation, &n.step.Compensate.Step
 	}
 	if s.state != inFlight || s.attempts != attempt {
-		return journal.Record{}, fmt.Errorf("%w: %s attempt %d", ErrStale, path, attempt)
+		return Draft{}, fmt.Errorf("%w: %s attempt %d", ErrStale, path, attempt)
 	}
 	at = at.UTC().Truncate(time.Millisecond)
 	if at.Before(m.at) {
@@ -44,7 +44,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 	default:
 		class = t.forward()
 	}
-	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: m.make(t.d)}, nil
+	return Draft{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: t.d}, nil
 }
 
 // outcomeBuilder builds the outcome of one answer.

@@ -111,8 +111,9 @@ func (p *planner) note(text string, args ...any) {
 	p.plan.Notes = append(p.plan.Notes, fmt.Sprintf(text, args...))
 }
 
-func (p *planner) write(r journal.Record) error {
-	return p.m.Apply(p.m.Seal(r, p.at, "plan"))
+func (p *planner) write(d Draft) error {
+	_, err := p.m.Append(d, p.at, "plan")
+	return err
 }
 
 // step carries out the next decision. over is true if there is none, or if the saga would fail.
@@ -185,8 +186,8 @@ func (p *planner) call(d Dispatch) error {
 		return err
 	}
 	o := saga.OutcomeData{Output: output, Cost: s.Cost}
-	r := journal.Record{Kind: journal.Outcome, Path: d.Send.Path, Way: d.Send.Way, Attempt: d.Send.Attempt, Generation: d.Send.Generation,
-		Class: journal.Succeeded, Data: saga.Encode(o)}
+	r := Draft{Kind: journal.Outcome, Path: d.Send.Path, Way: d.Send.Way, Attempt: d.Send.Attempt, Generation: d.Send.Generation,
+		Class: journal.Succeeded, Data: o}
 	if err := p.write(r); err != nil {
 		return err
 	}
@@ -293,7 +294,7 @@ func (p *planner) compensation(path string) *Planned {
 }
 
 // wrote lists a record that needs nothing from outside.
-func (p *planner) wrote(r journal.Record) (over bool, err error) {
+func (p *planner) wrote(r Draft) (over bool, err error) {
 	step := p.m.def.Step(r.Path)
 	switch r.Kind {
 	case journal.Finished, journal.Compensating:
@@ -301,10 +302,7 @@ func (p *planner) wrote(r journal.Record) (over bool, err error) {
 	case journal.Skipped:
 		p.plan.Steps = append(p.plan.Steps, PlannedStep{Path: r.Path, Kind: step.Kind, Skipped: true})
 	case journal.Intent:
-		var d saga.IntentData
-		if err := read(r, &d); err != nil {
-			return false, err
-		}
+		d := r.Data.(saga.IntentData)
 		if d.Awaited != nil {
 			break // listed when the message has come
 		}
@@ -322,11 +320,8 @@ func (p *planner) wrote(r journal.Record) (over bool, err error) {
 }
 
 // outcome lists the outcome of a step that only computes, or that cannot begin.
-func (p *planner) outcome(r journal.Record) (over bool, err error) {
-	var d saga.OutcomeData
-	if err := read(r, &d); err != nil {
-		return false, err
-	}
+func (p *planner) outcome(r Draft) (over bool, err error) {
+	d := r.Data.(saga.OutcomeData)
 	step := p.m.def.Step(r.Path)
 	n := p.node(r.Path)
 	_, call := step.Body.(saga.Call)
@@ -357,7 +352,7 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 
 // ended appends the success of a block whose output is unknown, because it is unknown whether or
 // how often its steps run.
-func (p *planner) ended(r journal.Record, d saga.OutcomeData) error {
+func (p *planner) ended(r Draft, d saga.OutcomeData) error {
 	if d.Error == nil {
 		d.Output = p.stub(r.Path)
 		if d.Output == nil {
@@ -367,7 +362,7 @@ func (p *planner) ended(r journal.Record, d saga.OutcomeData) error {
 	if i := slices.IndexFunc(p.plan.Steps, func(s PlannedStep) bool { return s.Path == r.Path }); i >= 0 && p.m.outline.vague[r.Path] != "" {
 		p.plan.Steps[i].Note = p.m.outline.vague[r.Path] // for a repeat, known only at its end
 	}
-	r.Data = saga.Encode(d)
+	r.Data = d
 	return p.write(r)
 }
 
@@ -392,7 +387,7 @@ func (p *planner) pretend(path, why string) error {
 		p.planUndo()
 	}
 	output := p.output(path, &s)
-	r := journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Output: output})}
+	r := Draft{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Succeeded, Data: saga.OutcomeData{Output: output}}
 	if err := p.write(r); err != nil {
 		return err
 	}

@@ -209,9 +209,9 @@ type history struct {
 	mail    int
 }
 
-func (h *history) write(r journal.Record) {
-	r = h.m.Seal(r, h.now, "n")
-	if err := h.m.Apply(r); err != nil {
+func (h *history) write(d machine.Draft) {
+	r, err := h.m.Append(d, h.now, "n")
+	if err != nil {
 		h.t.Fatalf("%v\n%s", err, h.tale())
 	}
 	h.records = append(h.records, r)

@@ -174,10 +174,10 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-func (p *player) write(r journal.Record) {
+func (p *player) write(d machine.Draft) {
 	p.t.Helper()
-	r = p.m.Seal(r, p.now, "node-1")
-	if err := p.m.Apply(r); err != nil {
+	r, err := p.m.Append(d, p.now, "node-1")
+	if err != nil {
 		p.t.Fatalf("%v\nso far:\n%s", err, p.out.String())
 	}
 	p.records = append(p.records, r)

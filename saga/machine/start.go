@@ -145,17 +145,15 @@ type Begun struct {
 // FirstView returns a saga that has begun at the time at, and has done nothing yet.
 func FirstView(def *saga.Definition, id uuid.UUID, d saga.StartedData, at time.Time) (View, error) {
 	m := New(def, id)
-	r := m.Start(d)
-	r.Seq, r.At = 1, at
-	if err := m.Apply(r); err != nil {
+	if _, err := m.Append(m.Start(d), at, ""); err != nil {
 		return View{}, err
 	}
 	return m.View(), nil
 }
 
-// Start returns the record that starts the saga.
-func (m *Machine) Start(d saga.StartedData) journal.Record {
-	return journal.Record{Kind: journal.Started, Data: m.make(d)}
+// Start returns the draft of the record that starts the saga.
+func (m *Machine) Start(d saga.StartedData) Draft {
+	return Draft{Kind: journal.Started, Data: d}
 }
 
 // Row returns the saga's row.

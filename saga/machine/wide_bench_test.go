@@ -9,7 +9,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -54,8 +53,8 @@ steps:
 func through(b *testing.B, def *saga.Definition, data saga.StartedData) {
 	m := machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	write := func(r journal.Record) {
-		if err := m.Apply(m.Seal(r, now, "n")); err != nil {
+	write := func(d machine.Draft) {
+		if _, err := m.Append(d, now, "n"); err != nil {
 			b.Fatal(err)
 		}
 	}

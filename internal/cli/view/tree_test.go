@@ -147,15 +147,15 @@ func TestWaits(t *testing.T) {
 			if len(wrong) > 0 {
 				t.Fatal(wrong)
 			}
-			for r := w.Machine.Start(data); ; {
-				if err := w.Add([]journal.Record{w.Machine.Seal(r, storytest.Begin, "node")}); err != nil {
+			m := machine.New(def, w.ID)
+			for d, more := m.Start(data), true; more; d, more = following(t, m, tt.answer) {
+				r, err := m.Append(d, storytest.Begin, "node")
+				if err != nil {
 					t.Fatal(err)
 				}
-				next, ok := following(t, w.Machine, tt.answer)
-				if !ok {
-					break
+				if err := w.Add([]journal.Record{r}); err != nil {
+					t.Fatal(err)
 				}
-				r = next
 			}
 			views, err := machine.Steps(w.Machine, w.Records)
 			if err != nil {
@@ -168,8 +168,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// following returns the next record, unless the saga waits. Without answer no request ends.
-func following(t *testing.T, m *machine.Machine, answer func(machine.Send, time.Time) saga.Answer) (journal.Record, bool) {
+// following returns the next draft, unless the saga waits. Without answer no request ends.
+func following(t *testing.T, m *machine.Machine, answer func(machine.Send, time.Time) saga.Answer) (machine.Draft, bool) {
 	t.Helper()
 	for _, at := range m.InFlight() {
 		if answer == nil {
@@ -189,5 +189,5 @@ func following(t *testing.T, m *machine.Machine, answer func(machine.Send, time.
 			return d.Record, true
 		}
 	}
-	return journal.Record{}, false
+	return machine.Draft{}, false
 }

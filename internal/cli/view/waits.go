@@ -58,8 +58,8 @@ func (w *Saga) Waits(views []machine.StepView) map[string]Wait {
 // timer adds a timer of a step.
 func (w *Saga) timer(by map[string]Wait, d machine.WakeAt) {
 	path, _ := saga.SplitQuery(d.Woke.Path)
-	var woke saga.WokeData
-	if path == "" || json.Unmarshal(d.Woke.Data, &woke) != nil {
+	woke, ok := d.Woke.Data.(saga.WokeData)
+	if path == "" || !ok {
 		return // the saga's own timeout is not a wait
 	}
 	what, sure := timers[woke.Timer]

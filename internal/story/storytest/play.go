@@ -82,11 +82,11 @@ func Play(tb testing.TB, source string, s Script) Played {
 	return Played{}
 }
 
-// add seals and applies a record. Each record takes ten milliseconds.
-func (pl *player) add(r journal.Record) {
+// add appends a record. Each record takes ten milliseconds.
+func (pl *player) add(d machine.Draft) {
 	pl.tb.Helper()
-	r = pl.p.Machine.Seal(r, pl.now, pl.node)
-	if err := pl.p.Machine.Apply(r); err != nil {
+	r, err := pl.p.Machine.Append(d, pl.now, pl.node)
+	if err != nil {
 		pl.tb.Fatal(err)
 	}
 	pl.p.Records = append(pl.p.Records, r)
