@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"recourse/internal/bench"
 	"recourse/internal/cli"
+	"recourse/internal/cli/bench/measure"
 	"recourse/internal/test/pgserver"
 )
 
@@ -32,7 +32,7 @@ func TestBench(t *testing.T) {
 	for name, database := range benchDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			out := ok(t, demoEnv(t), "bench", "--database", database, "--clients", "2", "--rate", "20", "--each", "500ms", "--rounds", "1", "-o", "json")
-			var r bench.Report
+			var r measure.Report
 			if err := json.Unmarshal([]byte(out), &r); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -76,7 +76,7 @@ func TestBenchWorkloads(t *testing.T) {
 				database += "-" + run.workload // each workload has its own files
 			}
 			out := ok(t, demoEnv(t), append([]string{"bench", "--workload", run.workload, "--database", database, "-o", "json"}, strings.Fields(run.args)...)...)
-			s := report[bench.Session](t, out)
+			s := report[measure.Session](t, out)
 			if s.Workload != run.workload || s.Store != run.store || s.Machine == "" || s.Rounds < 1 || s.Verified != 0 {
 				t.Errorf("got %+v", s)
 			}
@@ -95,21 +95,21 @@ func report[T any](t *testing.T, out string) T {
 }
 
 func saneWide(t *testing.T, out string) {
-	f := report[bench.Report](t, out).Runs[0]
-	if !f.LedgerOK || f.Variant != bench.Wide || f.Sagas != 3 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.Steps < 49*f.Engine || f.Commits < 50.0/3 || f.Commits > 52 || f.CPU.Engine <= 0 {
+	f := report[measure.Report](t, out).Runs[0]
+	if !f.LedgerOK || f.Variant != measure.Wide || f.Sagas != 3 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.Steps < 49*f.Engine || f.Commits < 50.0/3 || f.Commits > 52 || f.CPU.Engine <= 0 {
 		t.Errorf("got %+v", f)
 	}
 }
 
 func saneStart(t *testing.T, out string) {
-	f := report[bench.Report](t, out).Runs[0]
-	if !f.LedgerOK || f.Variant != bench.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
+	f := report[measure.Report](t, out).Runs[0]
+	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
 		t.Errorf("got %+v", f)
 	}
 }
 
 func saneLong(t *testing.T, out string) {
-	runs := report[bench.LongReport](t, out).Runs
+	runs := report[measure.LongReport](t, out).Runs
 	if len(runs) != 2 {
 		t.Fatalf("got %+v", runs)
 	}
@@ -121,7 +121,7 @@ func saneLong(t *testing.T, out string) {
 }
 
 func saneRecover(t *testing.T, out string) {
-	runs := report[bench.RecoverReport](t, out).Runs
+	runs := report[measure.RecoverReport](t, out).Runs
 	if len(runs) != 2 || runs[0].Delay != 0 || runs[0].Left != 0 || runs[1].Delay != 50 || runs[1].Left != 200 || runs[1].Over <= 0 {
 		t.Fatalf("got %+v", runs)
 	}
@@ -134,7 +134,7 @@ func saneRecover(t *testing.T, out string) {
 }
 
 func saneOverload(t *testing.T, out string) {
-	r := report[bench.OverloadReport](t, out).Runs[0]
+	r := report[measure.OverloadReport](t, out).Runs[0]
 	if r.Sustainable <= 0 || r.Asked < 1.9*r.Sustainable-2 || r.Offered <= 0 || r.Accepted <= 0 || r.AcceptedPS <= 0 || r.Ended <= 0 || r.Starts != r.Accepted+r.Busy+r.Unavailable ||
 		r.P50 <= 0 || r.P99 < r.P50 || r.Late < 0 || r.Drain <= 0 || r.BeforeMB <= 0 || r.PeakMB < r.BeforeMB {
 		t.Errorf("got %+v", r)
@@ -142,14 +142,14 @@ func saneOverload(t *testing.T, out string) {
 }
 
 func saneParked(t *testing.T, out string) {
-	r := report[bench.ParkedReport](t, out).Runs[0]
+	r := report[measure.ParkedReport](t, out).Runs[0]
 	if r.Sagas != 100 || r.Woken != 20 || r.Seeded <= 0 || r.Ready <= 0 || r.RSS <= 0 || r.Heap <= 0 || r.Peak < r.RSS || r.PeakMB < r.Peak || r.First <= 0 || r.Wake < r.First || r.Rate <= 0 {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func saneList(t *testing.T, out string) {
-	runs := report[bench.ListReport](t, out).Runs
+	runs := report[measure.ListReport](t, out).Runs
 	pages := 0
 	for _, r := range runs {
 		if strings.HasPrefix(r.List, "page: ") {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"recourse/internal/cli/bench"
 	"recourse/internal/cli/completion"
+	"recourse/internal/cli/demo"
+	"recourse/internal/cli/doctor"
 	"recourse/internal/cli/offline"
 	"recourse/internal/cli/remote"
 	"recourse/internal/cli/verify"
@@ -9,7 +12,7 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Demo     demoCmd          `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
+	Demo     demo.Command     `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
 	Serve    serveCmd         `cmd:"" help:"Run the server."`
 	Run      runCmd           `cmd:"" help:"Run one saga in this process, without a server."`
 	Validate offline.Validate `cmd:"" help:"Validate definitions."`
@@ -38,17 +41,17 @@ type commands struct {
 	Replay offline.Replay `cmd:"" help:"Show the history of an exported journal, offline."`
 	Verify verify.Command `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
 
-	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database and its environment."`
-	Migrate migrateCmd `cmd:"" help:"Migrate a database's schema, or show its version."`
-	Keys    keysCmd    `cmd:"" help:"Create, list and revoke API keys in the database."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Doctor  doctor.Command `cmd:"" help:"Check a configuration, its database and its environment."`
+	Migrate migrateCmd     `cmd:"" help:"Migrate a database's schema, or show its version."`
+	Keys    keysCmd        `cmd:"" help:"Create, list and revoke API keys in the database."`
+	Version versionCmd     `cmd:"" help:"Print the version."`
 
 	Completion completion.Command `cmd:"" help:"Print a shell script that completes commands, flags, names and ids."`
 
-	Bench benchCmd `cmd:"" help:"Measure the overhead of a saga compared with its requests."`
+	Bench bench.Command `cmd:"" help:"Measure the overhead of a saga compared with its requests."`
 
-	World worldCmd `cmd:"" hidden:"" help:"Run the simulated services of the demo."`
+	World demo.World `cmd:"" hidden:"" help:"Run the simulated services of the demo."`
 
-	BenchStub  benchStubCmd  `cmd:"" hidden:"" help:"Run the remote service of a benchmark."`
-	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`
+	BenchStub  bench.Stub  `cmd:"" hidden:"" help:"Run the remote service of a benchmark."`
+	BenchFloor bench.Floor `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`
 }

@@ -25,7 +25,7 @@ var meant = map[string][]string{
 // TestExamplesHaveNoWarnings: what newcomers copy is as it should be.
 func TestExamplesHaveNoWarnings(t *testing.T) {
 	sources := make(map[string][]byte)
-	for _, dir := range []string{"../../examples", "../../cmd/recourse/demo"} {
+	for _, dir := range []string{"../../examples", "../../internal/cli/demo/definitions"} {
 		files, err := filepath.Glob(dir + "/*.yaml")
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)

@@ -253,7 +253,7 @@ steps:
 // there is a request for every step that sends one, and no step fails.
 func TestPlanNeedsNoData(t *testing.T) {
 	var files []string
-	for _, pattern := range []string{"../../examples/*.yaml", "../../cmd/recourse/demo/*.yaml", "../dsl/testdata/good/everything.yaml"} {
+	for _, pattern := range []string{"../../examples/*.yaml", "../../internal/cli/demo/definitions/*.yaml", "../dsl/testdata/good/everything.yaml"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)

@@ -1,6 +1,0 @@
-//go:build !linux && !darwin
-
-package main
-
-// freeBytes is not supported on this platform.
-func freeBytes(string) (free uint64, ok bool) { return 0, false }

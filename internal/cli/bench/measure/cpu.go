@@ -1,0 +1,109 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of CPU time in /proc: USER_HZ, which Linux fixes at 100 for programs.
+const tick = 10 * time.Millisecond
+
+// stat is a process's CPU time, from /proc.
+type stat struct {
+	parent int
+	name   string
+	own    time.Duration // of its threads
+	dead   time.Duration // of its children that have ended and were waited for
+}
+
+// readStat reads /proc/<pid>/stat; see proc(5).
+func readStat(pid int) (stat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	_, rest, _ := strings.Cut(string(b), "(")
+	at := strings.LastIndexByte(rest, ')')
+	if at < 0 {
+		return stat{}, errors.New("unreadable /proc stat")
+	}
+	f := strings.Fields(rest[at+1:])
+	if len(f) < 15 {
+		return stat{}, errors.New("unreadable /proc stat")
+	}
+	n := func(i int) time.Duration {
+		v, _ := strconv.ParseInt(f[i], 10, 64)
+		return time.Duration(v) * tick
+	}
+	parent, _ := strconv.Atoi(f[1])
+	return stat{parent: parent, name: rest[:at], own: n(11) + n(12), dead: n(13) + n(14)}, nil
+}
+
+// cpuOf returns the CPU time of a process, 0 if it is unknown.
+func cpuOf(pid int) time.Duration {
+	s, err := readStat(pid)
+	if err != nil {
+		return 0
+	}
+	return s.own
+}
+
+// cpuOfFamily returns the CPU time of a process and its descendants.
+func cpuOfFamily(pid int) time.Duration {
+	s, err := readStat(pid)
+	if err != nil {
+		return 0
+	}
+	sum := s.own + s.dead
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		if c, err := readStat(child); err == nil && c.parent == pid {
+			sum += c.own + c.dead
+		}
+	}
+	return sum
+}
+
+// peakOf returns the peak memory of a process in MB, 0 if it is unknown.
+func peakOf(pid int) int64 { return memory(pid, "VmHWM:") }
+
+// residentOf returns the current memory of a process in MB, 0 if it is unknown.
+func residentOf(pid int) int64 { return memory(pid, "VmRSS:") }
+
+func memory(pid int, field string) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, field); ok {
+			kb, _ := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
+			return kb >> 10
+		}
+	}
+	return 0
+}
+
+// writtenBy returns how many bytes a process has written to disks.
+func writtenBy(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "write_bytes:"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
