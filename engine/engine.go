@@ -14,6 +14,7 @@ import (
 
 	"recourse/internal/failpoint"
 	"recourse/internal/failpoint/faultstore"
+	"recourse/internal/notify"
 	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
@@ -46,7 +47,7 @@ type Config struct {
 	Callers     map[string]Caller // by kind of step
 	Observers   []Observer        // called for committed records: metrics, traces
 	Meter       Meter             // nil: none
-	Notices     *machine.Notices  // builds the notifications about sagas; nil: none
+	Notices     *notify.Notices   // builds the notifications about sagas; nil: none
 	Log         *slog.Logger
 
 	// Predecessor is a node that is known to have ended. This engine takes over its sagas at once,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -27,8 +28,8 @@ type LaneConfig struct {
 	// MaxSagaBytes bounds the bytes of the records of all sagas in the lane; 0: no bound.
 	// Above it, the larger sagas leave memory between two steps.
 	MaxSagaBytes int
-	Random       func() uint64    // uniform random numbers, for jitter
-	Notices      *machine.Notices // builds the notifications about sagas; nil: none
+	Random       func() uint64   // uniform random numbers, for jitter
+	Notices      *notify.Notices // builds the notifications about sagas; nil: none
 	// StallAfter is how long a request may wait to be sent before its step counts as stalled; 0:
 	// without bound.
 	StallAfter time.Duration

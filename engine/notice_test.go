@@ -12,10 +12,10 @@ import (
 
 	"recourse/compensation"
 	"recourse/engine"
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
-	"recourse/saga/machine"
 )
 
 // notification is a notification as its receiver sees it.
@@ -33,23 +33,23 @@ type notification struct {
 }
 
 // everyone sends all kinds of notifications to the sink "ops".
-func everyone() *machine.Notices {
-	n := &machine.Notices{To: make(map[string][]string), URL: "https://page"}
-	for _, kind := range machine.NoticeKinds {
+func everyone() *notify.Notices {
+	n := &notify.Notices{To: make(map[string][]string), URL: "https://page"}
+	for _, kind := range notify.Kinds {
 		n.To[kind] = []string{"ops"}
 	}
 	return n
 }
 
 // noticing returns a bench whose lane sends notifications.
-func noticing(t *testing.T, src string, n *machine.Notices) *bench {
+func noticing(t *testing.T, src string, n *notify.Notices) *bench {
 	b := newBench(t, src)
 	b.lane = b.newLane(n)
 	b.lease("n1")
 	return b
 }
 
-func (b *bench) newLane(n *machine.Notices) *engine.Lane {
+func (b *bench) newLane(n *notify.Notices) *engine.Lane {
 	return engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }, Notices: n, StallAfter: time.Minute})
 }
 
@@ -277,12 +277,12 @@ func TestCostOutlier(t *testing.T) {
 func TestNoticesToThoseWhoAsk(t *testing.T) {
 	const src = "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n"
 	for name, tt := range map[string]struct {
-		n    *machine.Notices
+		n    *notify.Notices
 		want int
 	}{
 		"none":             {nil, 0},
-		"other kinds":      {&machine.Notices{To: map[string][]string{saga.InboxApproval: {"ops"}}}, 0},
-		"two of this kind": {&machine.Notices{To: map[string][]string{saga.InboxInDoubt: {"ops", "pager"}}}, 2},
+		"other kinds":      {&notify.Notices{To: map[string][]string{saga.InboxApproval: {"ops"}}}, 0},
+		"two of this kind": {&notify.Notices{To: map[string][]string{saga.InboxInDoubt: {"ops", "pager"}}}, 2},
 	} {
 		b := noticing(t, src, tt.n)
 		id := b.start()

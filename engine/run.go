@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -44,11 +45,11 @@ type run struct {
 	inboxRevision  int         // Machine.InboxRevision, as the row has it
 	withdrawn      []uuid.UUID // tasks that were withdrawn, and messages that cancel children
 	alarm          time.Time
-	announced      machine.Announced // the notifications that sent and earlier appends contain
-	announcing     machine.Announced // the same, with those of next
-	news           []journal.Event   // the notifications about next
-	reply          any               // StartSaga.Reply, until Replied
-	view           bool              // StartSaga.View
+	announced      notify.Announced // the notifications that sent and earlier appends contain
+	announcing     notify.Announced // the same, with those of next
+	news           []journal.Event  // the notifications about next
+	reply          any              // StartSaga.Reply, until Replied
+	view           bool             // StartSaga.View
 }
 
 // empty reports whether there is nothing to append.

@@ -17,6 +17,7 @@ import (
 	"recourse/internal/costs"
 	"recourse/internal/egress"
 	"recourse/internal/metrics"
+	"recourse/internal/notify"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/internal/statedir"
@@ -27,7 +28,6 @@ import (
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
 	runclient "recourse/saga/kinds/run/client"
-	"recourse/saga/machine"
 )
 
 // nodeOptions configure a node, in `serve` and in `run`.
@@ -71,8 +71,8 @@ type node struct {
 	typical *costs.Typical  // typical costs of sagas
 	beside  sync.WaitGroup  // goroutines besides the engine's
 	log     *slog.Logger
-	ended   chan error       // receives the result of the engine's Run
-	notices *machine.Notices // nil: no sink gets notices
+	ended   chan error      // receives the result of the engine's Run
+	notices *notify.Notices // nil: no sink gets notices
 }
 
 func newNode(o nodeOptions) (*node, error) {

@@ -34,7 +34,7 @@ var may = map[string][]string{
 
 	"saga":                   {"compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":              {},
-	"saga/machine":           {"compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
+	"saga/machine":           {"internal/cloudevent", "compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
 	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
 	"saga/dsl":               {"saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
@@ -50,7 +50,7 @@ var may = map[string][]string{
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
-	"engine":     {"journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
+	"engine":     {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
 	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
@@ -60,9 +60,11 @@ var may = map[string][]string{
 	"internal/costs/tally":          {"journal", "retry", "saga", "saga/machine"},
 	"internal/egress":               {"internal/httptext", "internal/quota"},
 	"internal/egress/egresstest":    {},
+	"internal/cloudevent":           {"saga"},
+	"internal/notify":               {"internal/cloudevent", "compensation", "journal", "retry", "saga", "saga/machine"},
 	"internal/httptext":             {},
 	"internal/story/storytest":      {"*"},
-	"internal/outbox":               {"internal/egress", "internal/httptext", "journal", "retry", "saga", "saga/machine"},
+	"internal/outbox":               {"internal/egress", "internal/httptext", "internal/notify", "journal", "retry", "saga"},
 	"internal/recount":              {},
 	"internal/pgsession":            {},
 	"internal/pgsync":               {},
@@ -95,7 +97,7 @@ var may = map[string][]string{
 	"internal/cli/bench":         {"catalog", "engine", "internal/cli", "internal/cli/bench/measure", "internal/cli/database", "internal/cli/process", "internal/cli/verify", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/bench/measure": {},
 	"internal/cli/completion":    {"internal/cli", "internal/cli/remote", "saga", "saga/machine"},
-	"internal/cli/config":        {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
+	"internal/cli/config":        {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/notify", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/database":      {"internal/cli", "journal", "journal/postgres", "journal/sqlite", "migrations"},
 	"internal/cli/definition":    {"internal/cli", "internal/cli/config", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/demo":          {"examples/llmstub", "examples/world", "internal/cli", "internal/cli/config", "internal/cli/process", "internal/cli/remote", "internal/cli/view", "internal/invariant", "internal/story", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
@@ -117,7 +119,7 @@ var may = map[string][]string{
 var sequential = []string{"saga", "saga/expr", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
-var pure = slices.Concat(sequential, []string{"internal/httptext", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
+var pure = slices.Concat(sequential, []string{"internal/cloudevent", "internal/httptext", "internal/notify", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
 	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
 	"saga/kinds/task", "saga/kinds/use"})
 

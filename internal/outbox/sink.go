@@ -16,10 +16,10 @@ import (
 
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
-	"recourse/saga/machine"
 )
 
 // Sink is an outside address that gets events.
@@ -30,7 +30,7 @@ type Sink struct {
 	// Types are patterns of the types of emitted events that the sink gets (see saga.MatchEvent).
 	// None: all, or no events if it has Notify.
 	Types  []string
-	Notify []string // the notifications that it gets, of machine.NoticeKinds
+	Notify []string // the notifications that it gets, of notify.Kinds
 }
 
 // Emitted reports whether the sink gets events that sagas emit.
@@ -44,7 +44,7 @@ func (s *Sink) gets(event json.RawMessage) bool {
 	err := json.Unmarshal(event, &head)
 	switch {
 	case strings.HasPrefix(head.Type, saga.OwnEvents):
-		return slices.Contains(s.Notify, machine.NoticeKind(head.Type))
+		return slices.Contains(s.Notify, notify.Kind(head.Type))
 	case len(s.Types) == 0:
 		return s.Emitted()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/cloudevent"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -253,7 +254,8 @@ func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
 		return m.refuse(n, asFailure(n.step.Kind, err))
 	}
 	id := uuid.NewV5(m.id, "event:"+n.path)
-	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, m.trace.At(m.trace.Step(n.path, journal.Do)), data)
+	e := cloudevent.Event{ID: id, Type: kind, Definition: m.started.Definition, Saga: m.id, At: m.at, Traceparent: m.trace.At(m.trace.Step(n.path, journal.Do)), Data: data}
+	event := e.Encode()
 	w := Write{Record: Draft{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
 		Data: saga.OutcomeData{Output: saga.Encode(map[string]string{"id": id.String()}), Event: event}}}
 	for _, sink := range to {

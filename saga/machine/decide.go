@@ -679,3 +679,12 @@ func asFailure(where string, err error) *saga.Failure {
 
 // Trace returns the saga's trace, once the saga has started.
 func (m *Machine) Trace() *saga.Trace { return &m.trace }
+
+// Traceparent returns the header that is sent with the request, with the attempt's span; "" if the
+// saga's trace is not known.
+func (s *Send) Traceparent() string {
+	if s.Trace == nil {
+		return ""
+	}
+	return s.Trace.At(s.Trace.Attempt(s.Path, s.Way, s.Generation, s.Attempt))
+}

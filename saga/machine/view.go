@@ -91,6 +91,17 @@ func (m *Machine) Cost() saga.CostView {
 	return c
 }
 
+// Ended reports whether the saga has ended.
+func (m *Machine) Ended() bool { return m.finished != nil }
+
+// Spent returns what the saga has spent so far.
+func (m *Machine) Spent() retry.Money { return m.account.Spent }
+
+// DefinitionVersion returns the name and the version of the saga's definition.
+func (m *Machine) DefinitionVersion() (name string, version saga.Version) {
+	return m.started.Definition, m.started.Version
+}
+
 // WakeAt returns the earliest time that the saga waits for, zero for none.
 func (m *Machine) WakeAt() time.Time {
 	var at time.Time

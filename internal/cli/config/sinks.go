@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"recourse/internal/cli"
+	"recourse/internal/notify"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/emit"
-	"recourse/saga/machine"
 )
 
 // sinkConfig is an entry of `sinks` in the config file.
@@ -78,12 +78,12 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 		}
 	}
 	for _, kind := range c.Notify {
-		if kind != "all" && !slices.Contains(machine.NoticeKinds, kind) {
-			return fmt.Errorf("notify of %s: there is no %q%s; there are %s, and all", c.Name, kind, dsl.Suggest(kind, machine.NoticeKinds), strings.Join(machine.NoticeKinds, ", "))
+		if kind != "all" && !slices.Contains(notify.Kinds, kind) {
+			return fmt.Errorf("notify of %s: there is no %q%s; there are %s, and all", c.Name, kind, dsl.Suggest(kind, notify.Kinds), strings.Join(notify.Kinds, ", "))
 		}
 	}
 	if slices.Contains(c.Notify, "all") {
-		c.Notify = machine.NoticeKinds
+		c.Notify = notify.Kinds
 	}
 	for _, name := range c.Secrets {
 		text, err := src.Get(name)
@@ -98,8 +98,8 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 }
 
 // Notices returns which sinks get which notices; nil if none gets any.
-func Notices(sinks []outbox.Sink) *machine.Notices {
-	n := &machine.Notices{To: make(map[string][]string)}
+func Notices(sinks []outbox.Sink) *notify.Notices {
+	n := &notify.Notices{To: make(map[string][]string)}
 	for _, s := range sinks {
 		for _, kind := range s.Notify {
 			if !slices.Contains(n.To[kind], s.Name) {

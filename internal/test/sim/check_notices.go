@@ -7,15 +7,16 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
 
 // notices sends all notifications to one sink.
-func notices() *machine.Notices {
-	n := &machine.Notices{To: make(map[string][]string), URL: "https://page"}
-	for _, kind := range machine.NoticeKinds {
+func notices() *notify.Notices {
+	n := &notify.Notices{To: make(map[string][]string), URL: "https://page"}
+	for _, kind := range notify.Kinds {
 		n.To[kind] = []string{"notices"}
 	}
 	return n

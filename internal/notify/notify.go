@@ -1,7 +1,12 @@
-package machine
+// Package notify makes the events by which recourse reports on sagas: that one needs a person, has
+// failed, makes no progress, or has cost much more than usual. They are CloudEvents with a link to
+// the page, for the sinks that subscribe to their kind.
+//
+// It is pure: [Notices.Since] compares a saga's state with the notices that were sent. The engine
+// appends the events together with the records that cause them, and the outbox delivers them.
+package notify
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,26 +15,28 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/compensation"
+	"recourse/internal/cloudevent"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
-// The kinds of notices, in addition to the kinds of inbox entries.
+// Kinds of notices, in addition to the kinds of inbox entries.
 const (
-	NoticeFailed      = "failed"
-	NoticeCompensated = "compensated"
-	NoticeStalled     = "stalled"      // a saga or a step makes no progress
-	NoticeOutlier     = "cost_outlier" // a saga cost much more than earlier ones
+	Failed      = "failed"
+	Compensated = "compensated"
+	Stalled     = "stalled"      // a saga or a step makes no progress
+	Outlier     = "cost_outlier" // a saga cost much more than earlier ones
 )
 
-// NoticeKinds lists the kinds of notices that a sink may subscribe to.
-var NoticeKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, NoticeFailed, NoticeCompensated, NoticeStalled, NoticeOutlier}
+// Kinds lists the kinds of notices that a sink may subscribe to.
+var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, Failed, Compensated, Stalled, Outlier}
 
-// NoticeKind returns the kind of notice that an event type stands for, "" if it is not a notice.
-func NoticeKind(eventType string) string {
+// Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
+func Kind(eventType string) string {
 	for _, of := range []string{"inbox.", "saga.", "step."} {
-		if kind, ok := strings.CutPrefix(eventType, saga.OwnEvents+of); ok && slices.Contains(NoticeKinds, kind) {
+		if kind, ok := strings.CutPrefix(eventType, saga.OwnEvents+of); ok && slices.Contains(Kinds, kind) {
 			return kind
 		}
 	}
@@ -59,27 +66,27 @@ type Announced struct {
 }
 
 // All returns the notices that a saga in its current state has caused.
-func (n *Notices) All(m *Machine) Announced {
+func (n *Notices) All(m *machine.Machine) Announced {
 	_, told := n.Since(m, Announced{})
 	return told
 }
 
 // Since returns events for the notices that are not in told, and the new set of notices.
-func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced) {
+func (n *Notices) Since(m *machine.Machine, told Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
-	now := Announced{ended: m.finished != nil}
-	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
+	now := Announced{ended: m.Ended()}
+	if entries := waiting(m); len(entries)+len(told.open) > 0 {
 		now.open = make(map[string]bool, len(entries)+len(told.open))
 		for about := range told.open { // any order
 			// An attempt that the budget does not cover is reported again.
 			now.open[about] = !strings.HasPrefix(about, budgetOf)
 		}
 		for _, e := range entries {
-			about := aboutEntry(&e)
+			about := subjectOf(&e)
 			now.open[about] = true
 			if !told.open[about] {
-				d := m.notice(e.Kind, e.Path, e.Since, e.Title, e.Detail)
-				list = n.add(list, m.id, e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.at)
+				d := newNotice(m, e.Kind, e.Path, e.Since, e.Title, e.Detail)
+				list = n.add(list, m.ID(), e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.At())
 			}
 		}
 	}
@@ -90,31 +97,31 @@ func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced)
 }
 
 // ended returns the events for the end of a saga.
-func (n *Notices) ended(m *Machine) (list []journal.Event) {
+func (n *Notices) ended(m *machine.Machine) (list []journal.Event) {
 	cost := m.Cost()
-	switch m.finished.Status {
+	switch status := m.Status(); status {
 	case saga.Failed, saga.Compensated:
-		kind, title := NoticeFailed, "The saga has failed: effects remain that were not undone"
-		if m.finished.Status == saga.Compensated {
-			kind, title = NoticeCompensated, "The saga did not reach its goal, and nothing of it is left"
+		kind, title := Failed, "The saga has failed: effects remain that were not undone"
+		if status == saga.Compensated {
+			kind, title = Compensated, "The saga did not reach its goal, and nothing of it is left"
 		}
-		d := m.notice(kind, "", m.at, title, "")
-		d.Reason, d.Cost, d.Residual = m.reason, &cost, m.finished.Residual
-		if m.reason != nil {
-			d.Detail = m.reason.Title
+		d := newNotice(m, kind, "", m.At(), title, "")
+		d.Reason, d.Cost, d.Residual = m.Reason(), &cost, m.Residual()
+		if d.Reason != nil {
+			d.Detail = d.Reason.Title
 		}
-		list = n.add(list, m.id, kind, "saga."+kind, d, "", m.at)
+		list = n.add(list, m.ID(), kind, "saga."+kind, d, "", m.At())
 	}
-	if doubts := m.finished.Doubts; len(doubts) > 0 {
-		d := m.notice(saga.InboxInDoubt, "", m.at, "The saga has ended with steps in doubt", "They may have happened: "+pathsOf(doubts)+".")
-		d.Reason, d.Cost, d.Doubts = m.reason, &cost, doubts
-		list = n.add(list, m.id, saga.InboxInDoubt, "saga."+saga.InboxInDoubt, d, "", m.at)
+	if doubts := m.Doubts(); len(doubts) > 0 {
+		d := newNotice(m, saga.InboxInDoubt, "", m.At(), "The saga has ended with steps in doubt", "They may have happened: "+pathsOf(doubts)+".")
+		d.Reason, d.Cost, d.Doubts = m.Reason(), &cost, doubts
+		list = n.add(list, m.ID(), saga.InboxInDoubt, "saga."+saga.InboxInDoubt, d, "", m.At())
 	}
 	if median, ok := n.median(m); ok {
-		d := m.notice(NoticeOutlier, "", m.at, "The saga has cost more than three times what is usual",
-			"It has cost "+m.account.Spent.String()+", the median of "+m.started.Definition+" is "+median.String()+".")
+		d := newNotice(m, Outlier, "", m.At(), "The saga has cost more than three times what is usual", "")
+		d.Detail = "It has cost " + m.Spent().String() + ", the median of " + d.Definition + " is " + median.String() + "."
 		d.Cost = &cost
-		list = n.add(list, m.id, NoticeOutlier, "saga."+NoticeOutlier, d, "", m.at)
+		list = n.add(list, m.ID(), Outlier, "saga."+Outlier, d, "", m.At())
 	}
 	return list
 }
@@ -136,27 +143,20 @@ func pathsOf(list []compensation.Residue) string {
 }
 
 // median returns the definition's median cost, if the saga cost far more.
-func (n *Notices) median(m *Machine) (retry.Money, bool) {
-	if n.Median == nil || m.account.Spent.IsZero() {
+func (n *Notices) median(m *machine.Machine) (retry.Money, bool) {
+	if n.Median == nil || m.Spent().IsZero() {
 		return retry.Money{}, false
 	}
-	median, ok := n.Median(m.started.Definition)
-	if !ok || median.IsZero() || median.Currency != m.currency() {
+	name, _ := m.DefinitionVersion()
+	median, ok := n.Median(name)
+	if !ok || median.IsZero() || median.Currency != m.Cost().Currency {
 		return retry.Money{}, false
 	}
 	most := median
 	for range outlier - 1 {
 		most = most.Add(median)
 	}
-	return median, m.account.Spent.Cmp(most) > 0
-}
-
-// Stall returns a stall of the machine's saga, or of a step of it.
-func (m *Machine) Stall(kind, path string, since time.Time, why string) journal.Stall {
-	path, _ = saga.SplitQuery(path)
-	since = since.UTC().Truncate(time.Millisecond)
-	return journal.Stall{ID: journal.StallID(m.id, kind, path, since), Saga: m.id, Definition: m.started.Definition, Version: int(m.started.Version),
-		Labels: m.labels, Kind: kind, Path: path, Since: since, Why: why}
+	return median, m.Spent().Cmp(most) > 0
 }
 
 // Stalled returns the events that report a stall, which was detected at the time at.
@@ -166,12 +166,12 @@ func (n *Notices) Stalled(s journal.Stall, at time.Time) []journal.Event {
 		d.Kind, d.Title = saga.InboxStuck, stallTitle(s.Kind)
 		return n.add(nil, s.Saga, s.Entry.String(), "inbox."+saga.InboxStuck, d, "/inbox#"+s.Entry.String(), at)
 	}
-	d.Kind, d.Title, d.Reason = NoticeStalled, stallTitle(s.Kind), &saga.Reason{Code: s.Kind, Step: s.Path, Title: stallTitle(s.Kind)}
+	d.Kind, d.Title, d.Reason = Stalled, stallTitle(s.Kind), &saga.Reason{Code: s.Kind, Step: s.Path, Title: stallTitle(s.Kind)}
 	of := "saga."
 	if s.Path != "" {
 		of = "step."
 	}
-	return n.add(nil, s.Saga, s.ID.String(), of+NoticeStalled, d, "", at)
+	return n.add(nil, s.Saga, s.ID.String(), of+Stalled, d, "", at)
 }
 
 // stallTitle names the stall in a few words.
@@ -196,7 +196,7 @@ func stallTitle(kind string) string {
 }
 
 // waiting returns the inbox. It skips the search if the inbox must be empty.
-func (m *Machine) waiting() []saga.Entry {
+func waiting(m *machine.Machine) []saga.Entry {
 	if m.InboxRevision() == 0 {
 		return nil
 	}
@@ -205,8 +205,8 @@ func (m *Machine) waiting() []saga.Entry {
 
 const budgetOf = "budget:"
 
-// about identifies what the entry asks. The id of a budget entry changes with each record.
-func aboutEntry(e *saga.Entry) string {
+// subjectOf identifies what the entry asks. The id of a budget entry changes with each record.
+func subjectOf(e *saga.Entry) string {
 	if e.Kind == saga.InboxBudget {
 		return budgetOf + e.Path
 	}
@@ -231,8 +231,10 @@ type notice struct {
 	URL        string                 `json:"url"`
 }
 
-func (m *Machine) notice(kind, path string, since time.Time, title, detail string) notice {
-	return notice{Saga: m.id.String(), Definition: m.started.Definition, Version: m.started.Version, Labels: m.labels,
+// newNotice returns a notice about a saga.
+func newNotice(m *machine.Machine, kind, path string, since time.Time, title, detail string) notice {
+	name, version := m.DefinitionVersion()
+	return notice{Saga: m.ID().String(), Definition: name, Version: version, Labels: m.Labels(),
 		Path: path, Kind: kind, Since: saga.Time{Time: since}, Title: title, Detail: detail}
 }
 
@@ -248,33 +250,10 @@ func (n *Notices) add(list []journal.Event, subject uuid.UUID, about, eventType 
 	}
 	d.URL = n.URL + link
 	id := uuid.NewV5(subject, "notice:"+eventType+":"+about)
-	event := cloudEvent(id, saga.OwnEvents+eventType, d.Definition, subject, at, "", saga.Encode(d))
+	event := cloudevent.Event{ID: id, Type: saga.OwnEvents + eventType, Definition: d.Definition, Saga: subject, At: at, Data: saga.Encode(d)}
+	data := event.Encode()
 	for _, sink := range to {
-		list = append(list, journal.Event{ID: id, Saga: subject, Sink: sink, Data: event})
+		list = append(list, journal.Event{ID: id, Saga: subject, Sink: sink, Data: data})
 	}
 	return list
-}
-
-// cloudEvent encodes an event about a saga as a CloudEvent 1.0 in JSON. traceparent may be "".
-func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, at time.Time, traceparent string, data json.RawMessage) json.RawMessage {
-	return saga.Encode(struct {
-		SpecVersion string          `json:"specversion"`
-		ID          string          `json:"id"`
-		Source      string          `json:"source"`
-		Type        string          `json:"type"`
-		Subject     string          `json:"subject"`
-		Time        saga.Time       `json:"time"`
-		ContentType string          `json:"datacontenttype"`
-		Traceparent string          `json:"traceparent,omitempty"`
-		Data        json.RawMessage `json:"data,omitempty"`
-	}{"1.0", id.String(), "/recourse/" + definition, eventType, subject.String(), saga.Time{Time: at}, "application/json", traceparent, data})
-}
-
-// Traceparent returns the header that is sent with the request, with the attempt's span; "" if the
-// saga's trace is not known.
-func (s *Send) Traceparent() string {
-	if s.Trace == nil {
-		return ""
-	}
-	return s.Trace.At(s.Trace.Attempt(s.Path, s.Way, s.Generation, s.Attempt))
 }
