@@ -56,7 +56,7 @@ test: vet ## run every test, on SQLite and a real Postgres; with -race where the
 	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 4 -timeout 25m $(raced))
 
 # What needs no database, server or second process.
-SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/story/... ./internal/costs/...
+SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/cli ./internal/cli/config ./internal/cli/export ./internal/cli/remote ./internal/cli/view ./internal/story/... ./internal/costs/...
 test-short: ## run the tests of SHORT, without -race: the core and the checks of the code's structure
 	$(GO) test -vet=off $(SHORT)
 

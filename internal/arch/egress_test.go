@@ -24,13 +24,14 @@ var connecting = map[string][]string{
 // mayConnect are the packages that may use these names, with the reason. All else that leaves the
 // process goes through internal/egress, whose contract says what a request may do.
 var mayConnect = map[string]string{
-	"internal/egress": "it is the sender",
-	"api/client":      "programs of users call a server with it",
-	"cmd":             "the command line calls a server, and the demo its world",
-	"internal/cli":    "likewise",
-	"internal/bench":  "it loads a server, and is compared with it",
-	"internal/test":   "test tools, which the server does not contain",
-	"examples":        "programs that are not the server",
+	"internal/egress":     "it is the sender",
+	"api/client":          "programs of users call a server with it",
+	"internal/cli/remote": "the command line calls a server",
+	"internal/cli/demo":   "it calls its world, as a person with a browser would",
+	"internal/cli/doctor": "it checks a collector, which the operator has chosen",
+	"internal/cli/bench":  "it loads a server, and is compared with it",
+	"internal/test":       "test tools, which the server does not contain",
+	"examples":            "programs that are not the server",
 }
 
 // selected lists the names that a file uses of an imported package.
