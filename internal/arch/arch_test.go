@@ -120,7 +120,7 @@ var sequential = []string{"saga", "saga/expr", "saga/machine", "saga/dsl", "comp
 
 // pure packages have no clock, no randomness and no IO.
 var pure = slices.Concat(sequential, []string{"internal/cloudevent", "internal/httptext", "internal/notify", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
-	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
+	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/run", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
 	"saga/kinds/task", "saga/kinds/use"})
 
 // outside lists the libraries that only some packages may import.
