@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -120,28 +121,21 @@ type Limits struct {
 }
 
 func (l *Limits) defaults() {
-	set(&l.Body, 1<<20)
-	set(&l.Document, 4<<20)
-	set(&l.Request, 30*time.Second)
-	set(&l.Key, 4*time.Second)
-	set(&l.KeyPoll, time.Second)
-	set(&l.Wait, 60*time.Second)
-	set(&l.Started, 3*time.Second)
-	set(&l.Command, 10*time.Second)
-	set(&l.Poll, 100*time.Millisecond)
-	set(&l.Heartbeat, 15*time.Second)
-	set(&l.Polls, 1000)
-	set(&l.TaskPoll, 250*time.Millisecond)
-	set(&l.CostSagas, 200_000)
-	set(&l.Costs, 5*time.Second)
-	set(&l.Listed, 1500)
-}
-
-func set[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
+	l.Body = cmp.Or(l.Body, 1<<20)
+	l.Document = cmp.Or(l.Document, 4<<20)
+	l.Request = cmp.Or(l.Request, 30*time.Second)
+	l.Key = cmp.Or(l.Key, 4*time.Second)
+	l.KeyPoll = cmp.Or(l.KeyPoll, time.Second)
+	l.Wait = cmp.Or(l.Wait, 60*time.Second)
+	l.Started = cmp.Or(l.Started, 3*time.Second)
+	l.Command = cmp.Or(l.Command, 10*time.Second)
+	l.Poll = cmp.Or(l.Poll, 100*time.Millisecond)
+	l.Heartbeat = cmp.Or(l.Heartbeat, 15*time.Second)
+	l.Polls = cmp.Or(l.Polls, 1000)
+	l.TaskPoll = cmp.Or(l.TaskPoll, 250*time.Millisecond)
+	l.CostSagas = cmp.Or(l.CostSagas, 200_000)
+	l.Costs = cmp.Or(l.Costs, 5*time.Second)
+	l.Listed = cmp.Or(l.Listed, 1500)
 }
 
 type server struct {

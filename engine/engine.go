@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,38 +97,31 @@ type Config struct {
 }
 
 func (c *Config) defaults() {
-	set(&c.Lanes, 1)
-	set(&c.Lease, 15*time.Second)
-	set(&c.Drain, 30*time.Second)
-	set(&c.Poll, 250*time.Millisecond)
-	set(&c.ParkAfter, 3*time.Second)
-	set(&c.Retention, 30*24*time.Hour)
-	set(&c.Expire, time.Minute)
-	set(&c.Watch, 5*time.Second)
-	set(&c.StallAfter, 5*time.Minute)
-	set(&c.StallScan, min(15*time.Second, c.StallAfter/4))
-	set(&c.SyncEvery, time.Minute)
-	set(&c.MaxRunning, 10_000)
-	set(&c.MaxStarts, 2000)
-	set(&c.StartBytes, 64<<20)
-	set(&c.MaxCalls, 1000)
-	set(&c.AnswerBytes, 32<<20)
-	set(&c.SagaBytes, 128<<20)
-	set(&c.MessageBytes, 8<<20)
-	set(&c.MaxBatch, 512)
-	set(&c.MaxBytes, 8<<20)
+	c.Lanes = cmp.Or(c.Lanes, 1)
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.Drain = cmp.Or(c.Drain, 30*time.Second)
+	c.Poll = cmp.Or(c.Poll, 250*time.Millisecond)
+	c.ParkAfter = cmp.Or(c.ParkAfter, 3*time.Second)
+	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
+	c.Expire = cmp.Or(c.Expire, time.Minute)
+	c.Watch = cmp.Or(c.Watch, 5*time.Second)
+	c.StallAfter = cmp.Or(c.StallAfter, 5*time.Minute)
+	c.StallScan = cmp.Or(c.StallScan, min(15*time.Second, c.StallAfter/4))
+	c.SyncEvery = cmp.Or(c.SyncEvery, time.Minute)
+	c.MaxRunning = cmp.Or(c.MaxRunning, 10_000)
+	c.MaxStarts = cmp.Or(c.MaxStarts, 2000)
+	c.StartBytes = cmp.Or(c.StartBytes, 64<<20)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 1000)
+	c.AnswerBytes = cmp.Or(c.AnswerBytes, 32<<20)
+	c.SagaBytes = cmp.Or(c.SagaBytes, 128<<20)
+	c.MessageBytes = cmp.Or(c.MessageBytes, 8<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 512)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 8<<20)
 	if c.Meter == nil {
 		c.Meter = unmetered{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-func set[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
 	}
 }
 

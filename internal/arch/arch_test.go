@@ -33,10 +33,10 @@ var may = map[string][]string{
 	"compensation": {"journal"},
 
 	"saga":                   {"compensation", "idempotency", "journal", "retry", "saga/expr"},
-	"saga/expr":              {},
+	"saga/expr":              {"internal/spelling"},
 	"saga/machine":           {"internal/cloudevent", "compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
 	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
-	"saga/dsl":               {"saga", "saga/expr", "journal", "idempotency", "retry"},
+	"saga/dsl":               {"internal/spelling", "saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
 	"saga/kinds/http/client": {"internal/egress", "internal/httptext", "retry", "saga", "saga/expr", "saga/kinds"},
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
@@ -65,6 +65,7 @@ var may = map[string][]string{
 	"internal/httptext":             {},
 	"internal/story/storytest":      {"*"},
 	"internal/outbox":               {"internal/egress", "internal/httptext", "internal/notify", "journal", "retry", "saga"},
+	"internal/spelling":             {},
 	"internal/recount":              {},
 	"internal/pgsession":            {},
 	"internal/pgsync":               {},
@@ -109,17 +110,18 @@ var may = map[string][]string{
 	"internal/cli/verify":        {"catalog", "examples/world", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/view":          {"internal/cli", "internal/story", "journal", "saga", "saga/machine"},
 
-	"examples/world":   {},
-	"examples/llmstub": {},
-	"examples/workers": {"api/client"},
-	"cmd":              {"*"},
+	"examples/internal/command": {},
+	"examples/world":            {"examples/internal/command"},
+	"examples/llmstub":          {"examples/internal/command"},
+	"examples/workers":          {"api/client"},
+	"cmd":                       {"*"},
 }
 
 // sequential packages are pure. Nothing in them or in their tests runs concurrently.
 var sequential = []string{"saga", "saga/expr", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
-var pure = slices.Concat(sequential, []string{"internal/cloudevent", "internal/httptext", "internal/notify", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
+var pure = slices.Concat(sequential, []string{"internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
 	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/run", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
 	"saga/kinds/task", "saga/kinds/use"})
 

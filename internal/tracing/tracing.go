@@ -8,6 +8,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -61,10 +62,10 @@ var _ engine.Observer = (*Tracer)(nil)
 
 // New returns a Tracer that exports until Shutdown.
 func New(cfg Config) *Tracer {
-	set(&cfg.Queue, 8192)
-	set(&cfg.Batch, 512)
-	set(&cfg.Every, time.Second)
-	set(&cfg.Patience, 30*time.Second)
+	cfg.Queue = cmp.Or(cfg.Queue, 8192)
+	cfg.Batch = cmp.Or(cfg.Batch, 512)
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
+	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
 	if cfg.Sample == nil {
 		cfg.Sample = func(*saga.Trace) bool { return true }
 	}
@@ -79,13 +80,6 @@ func New(cfg Config) *Tracer {
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	go t.run()
 	return t
-}
-
-func set[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // Acquired implements engine.Observer. Spans that have already ended were exported by the node that

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"recourse/internal/spelling"
 )
 
 const (
@@ -22,36 +24,11 @@ func nearest(got string, names []string) string {
 		if len(name) > maxNameShown {
 			continue
 		}
-		if d := distance(strings.ToLower(got), strings.ToLower(name)); d < bestDist {
+		if d := spelling.Distance(strings.ToLower(got), strings.ToLower(name), bestDist); d < bestDist {
 			best, bestDist = name, d
 		}
 	}
 	return best
-}
-
-// distance is the edit distance with swaps of neighbours (optimal string
-// alignment).
-func distance(a, b string) int {
-	prev2, prev := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur := make([]int, len(b)+1)
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev = prev, cur
-	}
-	return prev[len(b)]
 }
 
 // didYouMean returns "; did you mean x?", or the list of names.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"recourse/examples/internal/command"
 )
 
 func TestRun(t *testing.T) {
@@ -36,7 +38,7 @@ func TestRun(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"-nothing"}, {"more"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, command.ErrUsage) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/examples/internal/command"
 	"recourse/examples/world"
 )
 
@@ -93,8 +94,8 @@ func TestRunRefuses(t *testing.T) {
 		args []string
 		want error
 	}{
-		"an unknown flag":   {[]string{"-lissten", "x"}, errUsage},
-		"a stray argument":  {[]string{"127.0.0.1:0"}, errUsage},
+		"an unknown flag":   {[]string{"-lissten", "x"}, command.ErrUsage},
+		"a stray argument":  {[]string{"127.0.0.1:0"}, command.ErrUsage},
 		"no ledger":         {[]string{"-ledger", notLedger}, world.ErrLedgerLine},
 		"no such directory": {[]string{"-ledger", filepath.Join(notLedger, "x")}, nil},
 		"no address":        {[]string{"-listen", "nowhere"}, nil},
