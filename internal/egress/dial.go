@@ -44,19 +44,19 @@ func (e *DialError) Error() string { return e.Code + ": " + e.Err.Error() }
 func (e *DialError) Unwrap() error { return e.Err }
 
 // open connects to o, with TLS if its scheme is https.
-func (d *Dialer) open(ctx context.Context, o origin) (*wire, error) {
+func (d *Dialer) open(ctx context.Context, o origin) (*conn, error) {
 	tcp, err := d.Dial(ctx, "tcp", o.addr)
 	if err != nil {
 		return nil, err
 	}
 	if o.scheme != "https" {
-		return newWire(tcp, tcp), nil
+		return newConn(tcp, tcp), nil
 	}
 	conn, err := d.secure(ctx, tcp, o.addr)
 	if err != nil {
 		return nil, err
 	}
-	return newWire(conn, tcp), nil
+	return newConn(conn, tcp), nil
 }
 
 // secure puts TLS over a connection to addr. It closes the connection after a failure.

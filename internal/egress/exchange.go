@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// aside is the size from which a body is written while the answer is read. Otherwise, with all
-// buffers full, client and server could each wait for the other to read.
-const aside = 64 << 10
+// concurrentWriteSize is the size from which a body is written while the answer is read. Otherwise,
+// with all buffers full, client and server could each wait for the other to read.
+const concurrentWriteSize = 64 << 10
 
-// settle is how long a connection whose answer was read waits for its writer. Usually the request
-// is written, and the writer has not reported it yet.
-const settle = 50 * time.Millisecond
+// writerGrace is how long a connection whose answer was read waits for its writer. Usually the
+// request is written, and the writer has not reported it yet.
+const writerGrace = 50 * time.Millisecond
 
-// send writes o's request to w and reads the head of its answer. Once the response's body is
-// closed, w is kept or closed, and the slot in l is free. After an error w is closed, and sent says
+// send writes a request to c and reads the head of its answer. Once the response's body is closed,
+// c is kept or closed, and the slot in oc is free. After an error c is closed, and sent says
 // whether anything of the request may have been sent; the slot is still taken.
-func (p *pool) send(ctx context.Context, l *line, w *wire, o *Request) (resp *http.Response, sent bool, err error) {
-	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
-	w.begin()
-	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(past) })
+func (p *pool) send(ctx context.Context, oc *originConns, c *conn, o *Request) (resp *http.Response, sent bool, err error) {
+	x := &exchange{pool: p, origin: oc, conn: c, written: make(chan error, 1)}
+	c.begin()
+	x.detach = context.AfterFunc(ctx, func() { _ = c.SetDeadline(pastDeadline) })
 	// Nobody changes the header after this.
 	r := &http.Request{Method: o.Method, URL: o.URL, Host: o.URL.Host, Header: o.Header,
 		Body: http.NoBody, ContentLength: int64(len(o.Body))}
 	if len(o.Body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(o.Body))
 	}
-	if len(o.Body) < aside {
+	if len(o.Body) < concurrentWriteSize {
 		x.write(r)
 	} else {
 		go x.write(r)
 	}
-	if resp, err = w.readHead(r); err != nil {
-		x.release()
-		w.cut() // this also ends the writing
+	if resp, err = c.readHead(r); err != nil {
+		x.detach()
+		c.abort() // this also ends the writing
 		if failed := <-x.written; failed != nil {
 			err = failed
 		}
-		return nil, w.left, err
+		return nil, c.sent, err
 	}
 	x.last = resp.Close || resp.StatusCode == http.StatusSwitchingProtocols
 	x.body, resp.Body = resp.Body, x
@@ -50,9 +50,9 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *Request) (resp *ht
 // exchange is the body of a response.
 type exchange struct {
 	pool    *pool
-	line    *line
-	wire    *wire
-	release func() bool // disconnects ctx from the wire; false: ctx has ended it
+	origin  *originConns
+	conn    *conn
+	detach  func() bool // disconnects ctx from the connection; false: ctx has ended it
 	written chan error  // the result of writing the request
 
 	body   io.ReadCloser
@@ -64,12 +64,12 @@ type exchange struct {
 // write writes the request. Some servers refuse a long one before they have read it, and close the
 // connection. So there may be an answer after a failure, unless nothing was sent.
 func (x *exchange) write(r *http.Request) {
-	err := r.Write(x.wire.out)
+	err := r.Write(x.conn.out)
 	if err == nil {
-		err = x.wire.out.Flush()
+		err = x.conn.out.Flush()
 	}
-	if err != nil && !x.wire.left {
-		x.wire.cut()
+	if err != nil && !x.conn.sent {
+		x.conn.abort()
 	}
 	x.written <- err
 }
@@ -90,25 +90,25 @@ func (x *exchange) Close() error {
 		return nil
 	}
 	x.closed = true
-	whole := x.whole()
-	if x.release() && whole {
-		x.pool.leave(x.line, x.wire)
+	whole := x.complete()
+	if x.detach() && whole {
+		x.pool.release(x.origin, x.conn)
 		return nil
 	}
-	x.wire.cut()
+	x.conn.abort()
 	<-x.written
-	x.pool.leave(x.line, nil)
+	x.pool.release(x.origin, nil)
 	return nil
 }
 
-// whole reports whether request and answer were complete, so that another exchange can follow.
-func (x *exchange) whole() bool {
-	if !x.ended && x.body != http.NoBody || x.last || x.wire.spent() {
+// complete reports whether request and answer were complete, so that another exchange can follow.
+func (x *exchange) complete() bool {
+	if !x.ended && x.body != http.NoBody || x.last || x.conn.unusable() {
 		return false
 	}
 	var late <-chan time.Time
 	if len(x.written) == 0 {
-		late = time.After(settle)
+		late = time.After(writerGrace)
 	}
 	select {
 	case err := <-x.written:

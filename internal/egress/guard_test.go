@@ -158,7 +158,7 @@ func TestNewGuardErrors(t *testing.T) {
 	}
 }
 
-// TestGuardStopsEverySpelling: however loopback is written, nothing arrives.
+// No spelling of a loopback address is reached.
 func TestGuardStopsEverySpelling(t *testing.T) {
 	c := newCaller(t, Config{Guard: mustGuard(t), Resolver: egresstest.FakeDNS(t, func(string) string { return "127.0.0.1" })})
 	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))

@@ -35,102 +35,103 @@ func portOf(u *url.URL) string {
 
 // pool lends connections: at most max at once to each origin, kept ones first.
 type pool struct {
-	dial func(context.Context, origin) (*wire, error)
+	dial func(context.Context, origin) (*conn, error)
 	max  int
 	idle time.Duration // how long an unused connection is kept
 
-	mu    sync.Mutex
-	lines map[origin]*line
-	timer *time.Timer // closes connections that have been idle for too long; nil: none is idle
+	mu      sync.Mutex
+	origins map[origin]*originConns
+	timer   *time.Timer // closes connections that have been idle for too long; nil: none is idle
 }
 
-// line is the pool's state for one origin. It is deleted when nothing uses it.
-type line struct {
+// originConns is the pool's state for one origin. It is deleted when nothing uses it.
+type originConns struct {
 	origin
 	slots chan struct{} // one slot for each connection that is lent
 	users int           // calls that hold a slot or wait for one
-	idle  []*wire       // the most recently used one is last
+	idle  []*conn       // the most recently used one is last
 }
 
-func newPool(limit int, idle time.Duration, dial func(context.Context, origin) (*wire, error)) *pool {
-	return &pool{dial: dial, max: limit, idle: idle, lines: make(map[origin]*line)}
+func newPool(limit int, idle time.Duration, dial func(context.Context, origin) (*conn, error)) *pool {
+	return &pool{dial: dial, max: limit, idle: idle, origins: make(map[origin]*originConns)}
 }
 
-// enter waits until a connection to o may be used, or until ctx ends. Call leave afterwards.
-func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
+// acquire waits until a connection to o may be used, or until ctx ends. Call release afterwards.
+func (p *pool) acquire(ctx context.Context, o origin) (*originConns, error) {
 	p.mu.Lock()
-	l := p.lines[o]
-	if l == nil {
-		l = &line{origin: o, slots: make(chan struct{}, p.max)}
-		p.lines[o] = l
+	oc := p.origins[o]
+	if oc == nil {
+		oc = &originConns{origin: o, slots: make(chan struct{}, p.max)}
+		p.origins[o] = oc
 	}
-	l.users++
+	oc.users++
 	p.mu.Unlock()
 	select {
-	case l.slots <- struct{}{}:
+	case oc.slots <- struct{}{}:
 		if ctx.Err() == nil {
-			return l, nil
+			return oc, nil
 		}
-		<-l.slots
+		<-oc.slots
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unuse(l)
+	p.endUse(oc)
 	return nil, ctx.Err()
 }
 
-// leave returns the slot and, unless it is nil, a connection whose last answer was read completely.
-func (p *pool) leave(l *line, w *wire) {
+// release returns the slot and, unless it is nil, a connection whose last answer was read
+// completely.
+func (p *pool) release(oc *originConns, c *conn) {
 	p.mu.Lock()
-	if w != nil {
-		w.since = time.Now()
-		l.idle = append(l.idle, w)
+	if c != nil {
+		c.since = time.Now()
+		oc.idle = append(oc.idle, c)
 		if p.timer == nil {
 			p.timer = time.AfterFunc(p.idle, p.sweep)
 		}
 	}
-	p.unuse(l)
+	p.endUse(oc)
 	p.mu.Unlock()
-	<-l.slots
+	<-oc.slots
 }
 
-// unuse ends a call's use of l, and deletes l if it is no longer needed. p.mu must be held.
-func (p *pool) unuse(l *line) {
-	l.users--
-	p.forget(l)
+// endUse ends a call's use of oc, and deletes oc if it is no longer needed. p.mu must be held.
+func (p *pool) endUse(oc *originConns) {
+	oc.users--
+	p.deleteUnused(oc)
 }
 
-// forget deletes a line that nothing uses. p.mu must be held.
-func (p *pool) forget(l *line) {
-	if l.users == 0 && len(l.idle) == 0 {
-		delete(p.lines, l.origin)
+// deleteUnused deletes the state of an origin that nothing uses. p.mu must be held.
+func (p *pool) deleteUnused(oc *originConns) {
+	if oc.users == 0 && len(oc.idle) == 0 {
+		delete(p.origins, oc.origin)
 	}
 }
 
-// kept returns a kept connection that the server does not seem to have closed, or nil.
-func (p *pool) kept(l *line) *wire {
+// takeIdle returns a kept connection that the server does not seem to have closed, or nil.
+func (p *pool) takeIdle(oc *originConns) *conn {
 	for {
 		p.mu.Lock()
-		n := len(l.idle)
+		n := len(oc.idle)
 		if n == 0 {
 			p.mu.Unlock()
 			return nil
 		}
-		w := l.idle[n-1]
-		l.idle[n-1], l.idle = nil, l.idle[:n-1]
+		c := oc.idle[n-1]
+		oc.idle[n-1], oc.idle = nil, oc.idle[:n-1]
 		p.mu.Unlock()
-		if time.Since(w.since) < p.idle && w.quiet() {
-			return w
+		if time.Since(c.since) < p.idle && c.silent() {
+			return c
 		}
-		w.Close()
+		c.Close()
 	}
 }
 
 // sweep closes connections that have been idle for too long.
 func (p *pool) sweep() {
 	p.mu.Lock()
-	old, stays := p.takeIdle(p.idle)
+	old, stays := p.removeIdle(p.idle)
 	if p.timer != nil && stays {
 		p.timer.Reset(p.idle / 2)
 	} else {
@@ -143,7 +144,7 @@ func (p *pool) sweep() {
 // Close closes the idle connections. Connections that are lent stay open.
 func (p *pool) Close() {
 	p.mu.Lock()
-	old, _ := p.takeIdle(0)
+	old, _ := p.removeIdle(0)
 	if p.timer != nil {
 		p.timer.Stop()
 		p.timer = nil
@@ -152,25 +153,25 @@ func (p *pool) Close() {
 	closeAll(old)
 }
 
-// takeIdle removes connections that have been idle for so long, and reports whether others remain.
-// p.mu must be held.
-func (p *pool) takeIdle(idle time.Duration) (old []*wire, stays bool) {
-	for _, l := range p.lines { // any order
+// removeIdle removes connections that have been idle for so long, and reports whether others
+// remain. p.mu must be held.
+func (p *pool) removeIdle(idle time.Duration) (old []*conn, stays bool) {
+	for _, oc := range p.origins { // any order
 		n := 0 // the oldest are first
-		for n < len(l.idle) && time.Since(l.idle[n].since) >= idle {
+		for n < len(oc.idle) && time.Since(oc.idle[n].since) >= idle {
 			n++
 		}
-		old = append(old, l.idle[:n]...)
-		l.idle = slices.Delete(l.idle, 0, n)
-		stays = stays || len(l.idle) > 0
-		p.forget(l)
+		old = append(old, oc.idle[:n]...)
+		oc.idle = slices.Delete(oc.idle, 0, n)
+		stays = stays || len(oc.idle) > 0
+		p.deleteUnused(oc)
 	}
 	return old, stays
 }
 
 // closeAll must be called without a lock: TLS sends an alert, which can take a while.
-func closeAll(wires []*wire) {
-	for _, w := range wires {
-		w.Close()
+func closeAll(conns []*conn) {
+	for _, c := range conns {
+		c.Close()
 	}
 }

@@ -41,8 +41,8 @@ func TestAtMostOneSend(t *testing.T) {
 	}
 }
 
-// TestPlainClientResends shows that the server above does catch a resend: the
-// standard client, given the same requests, sends the second one twice.
+// The server above detects a request that is sent again: net/http's client, given the same
+// requests, sends the second one twice.
 func TestPlainClientResends(t *testing.T) {
 	for _, body := range []string{"", `{}`} {
 		s := egresstest.Serve(t, egresstest.DeadAfterFirst(false))
@@ -67,9 +67,9 @@ func TestPlainClientResends(t *testing.T) {
 }
 
 // dialled collects the connections that c opens from now on.
-func dialled(c caller) *[]*wire {
-	opened, dial := new([]*wire), c.pool.dial
-	c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
+func dialled(c caller) *[]*conn {
+	opened, dial := new([]*conn), c.pool.dial
+	c.pool.dial = func(ctx context.Context, o origin) (*conn, error) {
 		w, err := dial(ctx, o)
 		if err == nil {
 			*opened = append(*opened, w)
@@ -85,8 +85,7 @@ type dead struct{ net.Conn }
 // Write implements net.Conn.
 func (dead) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// TestStaleConnection: a kept connection on which nothing can be written costs
-// no attempt, and the request is seen once.
+// If nothing can be written on a kept connection, the request is sent once, on a new one.
 func TestStaleConnection(t *testing.T) {
 	c := newCaller(t, Config{})
 	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
@@ -126,13 +125,13 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// TestLargeRequestsReuse: an answer that is faster than the writer's word that
-// the request is written does not cost the connection.
+// A connection is reused even if its response arrives before the writer reports that the request is
+// written.
 func TestLargeRequestsReuse(t *testing.T) {
 	c := newCaller(t, Config{})
 	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	opened := dialled(c)
-	body := `"` + strings.Repeat("x", 2*aside) + `"`
+	body := `"` + strings.Repeat("x", 2*concurrentWriteSize) + `"`
 	for i := range 200 {
 		if a := c.Call(t.Context(), post(s.URL, body)); !a.ok() {
 			t.Fatalf("call %d = %+v", i, a)
@@ -143,8 +142,8 @@ func TestLargeRequestsReuse(t *testing.T) {
 	}
 }
 
-// TestClosedConnectionsAreNotUsed: one that the remote service closed, or on which it spoke
-// unasked, is not written to.
+// No request is written to a connection that the remote service has closed, or on which it has sent
+// data without a request.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	for name, script := range map[string]func(int, *net.TCPConn) bool{
 		"closed":  egresstest.SayAndClose(egresstest.OK),
@@ -172,8 +171,8 @@ func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsAreClosed: not only when the next request would use them, and nothing stays of
-// an origin.
+// Idle connections are closed after their time, without another request, and the state of their
+// origin is deleted.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	c := newCaller(t, Config{})
 	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
@@ -182,7 +181,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		t.Fatalf("Call = %+v", a)
 	}
 	c.pool.mu.Lock()
-	lines := len(c.pool.lines)
+	lines := len(c.pool.origins)
 	c.pool.mu.Unlock()
 	if lines != 1 {
 		t.Fatalf("%d origins are kept, want 1", lines)
@@ -191,7 +190,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	for lines > 0 && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
 		c.pool.mu.Lock()
-		lines = len(c.pool.lines)
+		lines = len(c.pool.origins)
 		c.pool.mu.Unlock()
 	}
 	if _, err := (*opened)[0].Conn.Write(nil); !errors.Is(err, net.ErrClosed) || lines > 0 {
@@ -205,9 +204,9 @@ func TestSpokeFirst(t *testing.T) {
 		c := newCaller(t, Config{})
 		addr := egresstest.ServeTCP(t, func(conn *net.TCPConn) { io.WriteString(conn, said) })
 		dial := c.pool.dial
-		c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
+		c.pool.dial = func(ctx context.Context, o origin) (*conn, error) {
 			w, err := dial(ctx, o)
-			for err == nil && w.quiet() {
+			for err == nil && w.silent() {
 				time.Sleep(time.Millisecond)
 			}
 			return w, err
@@ -225,7 +224,7 @@ func TestPartsThatLeft(t *testing.T) {
 		near, far := net.Pipe() // a write goes on until the other end has read it all
 		defer far.Close()
 		c := newCaller(t, Config{})
-		c.pool.dial = func(context.Context, origin) (*wire, error) { return newWire(near, near), nil }
+		c.pool.dial = func(context.Context, origin) (*conn, error) { return newConn(near, near), nil }
 		go io.CopyN(io.Discard, far, int64(read))
 		a := c.Call(within(t, 30*time.Millisecond), post("http://127.0.0.1", `{}`))
 		if got, want := a, (outcome{Sent: read > 0, Code: "timeout"}); !got.is(want) {

@@ -11,10 +11,10 @@ import (
 	"recourse/internal/egress/egresstest"
 )
 
-// TestResolve: a name leads elsewhere; TLS and the request keep it, and the guard judges where it
-// leads.
+// A name is reached at another address. TLS and the request keep the name, and the guard checks the
+// address.
 func TestResolve(t *testing.T) {
-	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, _ *held) {
+	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, _ *heldConn) {
 		answering(conn, func() { _, _ = conn.Write([]byte(egresstest.OK)) })
 	})
 	addr := strings.TrimPrefix(url, "https://")

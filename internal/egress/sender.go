@@ -123,33 +123,33 @@ func (s *Sender) Send(ctx context.Context, r Request) (*http.Response, *Failure)
 	if r.Header.Get("User-Agent") == "" {
 		r.Header["User-Agent"] = s.agent
 	}
-	l, err := s.pool.enter(ctx, originOf(r.URL))
+	oc, err := s.pool.acquire(ctx, originOf(r.URL))
 	if err != nil {
 		return nil, failure(ctx, err, false)
 	}
-	if w := s.pool.kept(l); w != nil {
-		resp, sent, err := s.pool.send(ctx, l, w, &r)
+	if c := s.pool.takeIdle(oc); c != nil {
+		resp, sent, err := s.pool.send(ctx, oc, c, &r)
 		if err == nil {
 			return resp, nil
 		}
 		if sent || ctx.Err() != nil {
-			s.pool.leave(l, nil)
+			s.pool.release(oc, nil)
 			return nil, failure(ctx, err, sent)
 		}
 	}
 	sent := false
-	w, err := s.pool.dial(ctx, l.origin)
+	c, err := s.pool.dial(ctx, oc.origin)
 	switch {
 	case err != nil:
-	case w.spoke():
-		w.cut()
+	case c.spokeFirst():
+		c.abort()
 		err = errSpokeFirst
 	default:
 		var resp *http.Response
-		if resp, sent, err = s.pool.send(ctx, l, w, &r); err == nil {
+		if resp, sent, err = s.pool.send(ctx, oc, c, &r); err == nil {
 			return resp, nil
 		}
 	}
-	s.pool.leave(l, nil)
+	s.pool.release(oc, nil)
 	return nil, failure(ctx, err, sent)
 }

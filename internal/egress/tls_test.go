@@ -17,16 +17,16 @@ import (
 	"recourse/internal/egress/egresstest"
 )
 
-// serveTLS accepts TLS connections over under, which script then has, and returns
-// what a caller needs to reach it.
-func serveTLS(t *testing.T, version uint16, script func(conn *tls.Conn, under *held)) (string, *tls.Config) {
+// serveTLS runs script for each TLS connection, which is over under, and returns the URL and the
+// configuration that a client needs.
+func serveTLS(t *testing.T, version uint16, script func(conn *tls.Conn, under *heldConn)) (string, *tls.Config) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil) // for its certificate
 	s.StartTLS()
 	cert, root := s.TLS.Certificates[0], s.Certificate()
 	s.Close()
 	addr := egresstest.ServeTCP(t, func(tcp *net.TCPConn) {
-		under := &held{Conn: tcp}
+		under := &heldConn{Conn: tcp}
 		script(tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}), under)
 	})
 	roots := x509.NewCertPool()
@@ -34,30 +34,30 @@ func serveTLS(t *testing.T, version uint16, script func(conn *tls.Conn, under *h
 	return "https://" + addr, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
-// held is a connection that can collect what is written.
-type held struct {
+// heldConn is a connection that can hold back what is written.
+type heldConn struct {
 	net.Conn
 	holds bool
 	buf   bytes.Buffer
 }
 
 // Write implements net.Conn.
-func (h *held) Write(p []byte) (int, error) {
+func (h *heldConn) Write(p []byte) (int, error) {
 	if h.holds {
 		return h.buf.Write(p)
 	}
 	return h.Conn.Write(p)
 }
 
-func (h *held) letGo() {
+func (h *heldConn) flush() {
 	h.holds = false
-	h.Conn.SetWriteDeadline(time.Time{}) // which the farewell set
+	h.Conn.SetWriteDeadline(time.Time{}) // which the closing alert has set
 	h.buf.WriteTo(h.Conn)
 }
 
 var versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
-// answering answers each request on conn with say, until it ends.
+// answering calls say for each request on conn until the connection ends.
 func answering(conn *tls.Conn, say func()) {
 	in := bufio.NewReader(conn)
 	for {
@@ -70,9 +70,9 @@ func answering(conn *tls.Conn, say func()) {
 	}
 }
 
-// TestTLSReadAhead: what comes in one piece with an answer is read with it, and
-// is no answer to the next request. The same as in TestClosedConnectionsAreNotUsed,
-// but the kernel has nothing left to say.
+// Data that arrives in one TLS record with a response is not the response to the next request. This
+// is as in TestClosedConnectionsAreNotUsed, but the kernel's buffer is empty: TLS has read the
+// data.
 func TestTLSReadAhead(t *testing.T) {
 	for version, number := range versions {
 		for name, after := range map[string]func(*tls.Conn){
@@ -80,12 +80,12 @@ func TestTLSReadAhead(t *testing.T) {
 			"the end":   func(conn *tls.Conn) { conn.CloseWrite() },
 		} {
 			t.Run(version+", "+name, func(t *testing.T) {
-				url, conf := serveTLS(t, number, func(conn *tls.Conn, under *held) {
+				url, conf := serveTLS(t, number, func(conn *tls.Conn, under *heldConn) {
 					answering(conn, func() {
 						under.holds = true
 						io.WriteString(conn, egresstest.OK)
 						after(conn)
-						under.letGo()
+						under.flush()
 					})
 				})
 				c := newCaller(t, Config{TLS: conf})
@@ -104,11 +104,11 @@ func TestTLSReadAhead(t *testing.T) {
 	}
 }
 
-// TestTLSReused: tickets and the like are nothing that keeps a connection from being used again.
+// TLS's own messages, such as session tickets, do not prevent the reuse of a connection.
 func TestTLSReused(t *testing.T) {
 	for version, number := range versions {
 		t.Run(version, func(t *testing.T) {
-			url, conf := serveTLS(t, number, func(conn *tls.Conn, _ *held) {
+			url, conf := serveTLS(t, number, func(conn *tls.Conn, _ *heldConn) {
 				answering(conn, func() { io.WriteString(conn, egresstest.OK) })
 			})
 			c := newCaller(t, Config{TLS: conf})
@@ -126,19 +126,18 @@ func TestTLSReused(t *testing.T) {
 	}
 }
 
-// TestTLSTimeout: a call ends at its time, though the remote service does not read, not even a
-// farewell.
+// A call ends at its deadline even if the remote service reads nothing, not even a closing alert.
 func TestTLSTimeout(t *testing.T) {
 	done := make(chan bool)
 	defer close(done)
-	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, under *held) {
+	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, under *heldConn) {
 		under.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		conn.Handshake()
 		<-done
 	})
 	c := newCaller(t, Config{TLS: conf})
 	dial := c.pool.dial
-	c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
+	c.pool.dial = func(ctx context.Context, o origin) (*conn, error) {
 		w, err := dial(ctx, o)
 		if err == nil {
 			w.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetWriteBuffer(4 << 10)
@@ -146,7 +145,7 @@ func TestTLSTimeout(t *testing.T) {
 		return w, err
 	}
 	began := time.Now()
-	a := c.Call(within(t, 300*time.Millisecond), post(url, `"`+strings.Repeat("x", aside-100)+`"`))
+	a := c.Call(within(t, 300*time.Millisecond), post(url, `"`+strings.Repeat("x", concurrentWriteSize-100)+`"`))
 	if took := time.Since(began); took > 3*time.Second || a.Code != "timeout" {
 		t.Errorf("after %v: %+v", took, a)
 	}

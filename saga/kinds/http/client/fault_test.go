@@ -107,7 +107,7 @@ func TestFaultsAfterSending(t *testing.T) {
 	}
 }
 
-// TestBombCostsNoMemory: 16 MiB that arrive as 16 KiB are not unpacked.
+// 16 MiB that arrive as 16 KiB are not decompressed.
 func TestBombCostsNoMemory(t *testing.T) {
 	c := newCaller(t, Config{MaxBody: 1000})
 	s := egresstest.Serve(t, egresstest.SayAndClose(egresstest.Response(200, "Content-Encoding: gzip", gzipped(t, make([]byte, 16<<20)))))
@@ -120,7 +120,7 @@ func TestBombCostsNoMemory(t *testing.T) {
 	}
 }
 
-// TestUnreadBodiesAreClosed: a connection whose body is not wanted to its end is hung up.
+// A connection is closed if the body of its response is not read to its end.
 func TestUnreadBodiesAreClosed(t *testing.T) {
 	c := newCaller(t, Config{MaxBody: 10})
 	for _, head := range []string{"HTTP/1.1 200 OK\r\n", "HTTP/1.1 500 X\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n"} {
@@ -246,7 +246,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// It is a timeout whether the dialer or the context notices first that the time is up.
+// The code is timeout whether the dialer or the context notices the deadline first.
 func TestTimeoutWhileConnecting(t *testing.T) {
 	c := newCaller(t, Config{})
 	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
@@ -274,8 +274,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestLargeRequests: neither side may wait for the other to read, and a refusal
-// that comes before the request was read is an answer.
+// Client and server do not wait for each other to read, and a response that arrives before the
+// request was read counts.
 func TestLargeRequests(t *testing.T) {
 	body := `"` + strings.Repeat("x", 3<<20) + `"`
 	tests := []struct {
