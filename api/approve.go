@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
@@ -16,21 +17,24 @@ import (
 )
 
 // approve serves POST /v1/sagas/{id}/steps/{path}/approve.
-func (s *server) approve(c echo.Context) error { return s.decide(c, "approve") }
+func (s *server) approve(c echo.Context) error {
+	return s.decide(c, func(shown string, data json.RawMessage) saga.Operation { return saga.Approve{Shown: shown, Data: data} })
+}
 
 // reject serves POST /v1/sagas/{id}/steps/{path}/reject.
-func (s *server) reject(c echo.Context) error { return s.decide(c, "reject") }
+func (s *server) reject(c echo.Context) error {
+	return s.decide(c, func(shown string, data json.RawMessage) saga.Operation { return saga.Reject{Shown: shown, Data: data} })
+}
 
 // decide records a person's decision about an approval. The same decision again, by the same
 // person, gets the same response, with the same Idempotency-Key or without one.
-func (s *server) decide(c echo.Context, do string) error {
+func (s *server) decide(c echo.Context, do func(shown string, data json.RawMessage) saga.Operation) error {
 	o, err := s.readObject(c, "comment", "data", "shown")
 	if err != nil {
 		return err
 	}
 	who := callerOf(c)
-	cmd := saga.Command{Kind: do, Path: param(c, "path"), Reason: o.comment(), Data: o.raw("data"), Shown: o.str("shown"),
-		Actor: who.name, Role: who.role, Trusted: who.isAnonymous()}
+	cmd := saga.Command{Do: do(o.str("shown"), o.raw("data")), Path: param(c, "path"), Reason: o.comment(), Actor: who.name, Role: who.role, Trusted: who.isAnonymous()}
 	if err := o.incomplete(); err != nil {
 		return err
 	}
@@ -123,20 +127,24 @@ func (l *live) decided(cmd saga.Command, err error) error {
 		return fail("expired", "nobody decided before the approval expired: see the step for what followed").of(l.id).at(cmd.Path)
 	case d == nil:
 		return err
-	case d.Kind == cmd.Kind && d.Actor == cmd.Actor && (cmd.Shown == "" || cmd.Shown == d.Shown || d.Shown == "") && l.sameData(cmd, d.Output):
+	case d.Kind == cmd.Do.Verb() && d.Actor == cmd.Actor && l.sameDecision(cmd, d):
 		return nil
 	}
 	did := map[string]string{"approve": "approved", "reject": "rejected"}[d.Kind]
 	return fail("decided", "%s has %s it, at %s: a decision is final", d.Actor, did, d.at.UTC().Format(journal.TimeFormat)).of(l.id).at(cmd.Path)
 }
 
-// sameData reports whether a decision has the same data as the recorded one.
-func (l *live) sameData(cmd saga.Command, recorded json.RawMessage) bool {
-	data := cmd.Data
-	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && cmd.Kind == "approve" {
-		data, _ = body.Decide(data)
+// sameDecision reports whether a decision is about the same content as the recorded one, and has
+// the same data.
+func (l *live) sameDecision(cmd saga.Command, recorded *decision) bool {
+	again := cmd.Record(uuid.Nil, nil)
+	if again.Shown != "" && recorded.Shown != "" && again.Shown != recorded.Shown {
+		return false
 	}
-	return equalJSON(data, recorded)
+	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && recorded.Kind == "approve" {
+		again.Output, _ = body.Decide(again.Output)
+	}
+	return equalJSON(again.Output, recorded.Output)
 }
 
 // equalJSON reports whether two documents differ only in white space. An absent document equals

@@ -41,8 +41,9 @@ func (s *server) cancel(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Kind: "cancel", Mode: o.str("mode"), Reason: o.reason(false)}
-	if cmd.Mode != "" && cmd.Mode != "compensate" && cmd.Mode != "stop" {
+	mode := o.str("mode")
+	cmd := saga.Command{Do: saga.Cancel{Mode: mode}, Reason: o.reason(false)}
+	if mode != "" && mode != "compensate" && mode != "stop" {
 		o.bad("/mode", "bad_mode", "mode is compensate (the default: undo what was done) or stop (leave it)")
 	}
 	if who := callerOf(c); !who.commandsAll() {
@@ -61,17 +62,17 @@ func (s *server) cancel(c echo.Context) error {
 	return s.commandSaga(c, o, cmd)
 }
 
-func (s *server) pause(c echo.Context) error  { return s.reasonOnly(c, "pause", false) }
-func (s *server) resume(c echo.Context) error { return s.reasonOnly(c, "resume", false) }
+func (s *server) pause(c echo.Context) error  { return s.reasonOnly(c, saga.Pause{}, false) }
+func (s *server) resume(c echo.Context) error { return s.reasonOnly(c, saga.Resume{}, false) }
 
-func (s *server) compensate(c echo.Context) error { return s.reasonOnly(c, "compensate", true) }
+func (s *server) compensate(c echo.Context) error { return s.reasonOnly(c, saga.Compensate{}, true) }
 
-func (s *server) reasonOnly(c echo.Context, do string, required bool) error {
+func (s *server) reasonOnly(c echo.Context, do saga.Operation, required bool) error {
 	o, err := s.readObject(c, "reason")
 	if err != nil {
 		return err
 	}
-	return s.commandSaga(c, o, saga.Command{Kind: do, Reason: o.reason(required)})
+	return s.commandSaga(c, o, saga.Command{Do: do, Reason: o.reason(required)})
 }
 
 // commandSaga sends a command whose fields are o, and responds with the saga.
@@ -99,7 +100,7 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 	if err != nil {
 		return err
 	}
-	if !done && cmd.Kind == "cancel" {
+	if _, cancels := cmd.Do.(saga.Cancel); !done && cancels {
 		return unreadCancel().of(l.id)
 	}
 	return s.orQuarantined(ctx, id, func() error { return l.answer(c, http.StatusAccepted) },

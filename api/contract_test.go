@@ -118,13 +118,13 @@ func TestCodesAreInTheTable(t *testing.T) {
 func TestRefusalsAreInTheTable(t *testing.T) {
 	var src []byte
 	for _, file := range []string{"command.go", "await.go"} {
-		text, err := os.ReadFile("../saga/" + file)
+		text, err := os.ReadFile("../saga/machine/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		src = append(src, text...)
 	}
-	found := regexp.MustCompile(`(?:refusal\(|, Failure: Failure\{Code: )"([a-z_]+)"`).FindAllSubmatch(src, -1)
+	found := regexp.MustCompile(`(?:refusal\(|, Failure: saga\.Failure\{Code: )"([a-z_]+)"`).FindAllSubmatch(src, -1)
 	if len(found) < 10 {
 		t.Fatalf("only %d refusals found: the pattern is out of date", len(found))
 	}

@@ -142,7 +142,7 @@ func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 // journal.ErrNotFound.
 func (s *server) deliver(ctx context.Context, e *saga.Event, actor string, id uuid.UUID) error {
 	// The message's id is derived from the event, so that a repeated event is the same signal.
-	signal := saga.Command{Kind: "signal", Name: e.Type, Data: e.Data, Actor: actor}
+	signal := saga.Command{Do: saga.Signal{Name: e.Type, Data: e.Data}, Actor: actor}
 	m, err := signal.Message(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {
 		return err

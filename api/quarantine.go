@@ -103,7 +103,7 @@ func (l *live) quarantined(ctx context.Context) (bool, error) {
 // retry a saga in quarantine once more, and that is the purpose of `resume`.
 func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 	var no *machine.Refusal
-	if cmd.Kind != "resume" || !errors.As(err, &no) || no.Code != notPaused {
+	if _, resumes := cmd.Do.(saga.Resume); !resumes || !errors.As(err, &no) || no.Code != notPaused {
 		return false
 	}
 	in, err := l.quarantined(ctx)
@@ -122,7 +122,7 @@ func (s *server) commandUnread(c echo.Context, h journal.Head, cmd saga.Command)
 	if err := s.cfg.Engine.Send(c.Request().Context(), m); err != nil {
 		return sagaError(h.ID, err)
 	}
-	if cmd.Kind == "cancel" {
+	if _, cancels := cmd.Do.(saga.Cancel); cancels {
 		return unreadCancel().of(h.ID)
 	}
 	return s.answerHead(c, http.StatusAccepted, h)

@@ -158,7 +158,7 @@ func TestQuarantineUnreadable(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &cmd); err != nil {
 			t.Fatal(err)
 		}
-		orders = append(orders, cmd.Kind)
+		orders = append(orders, cmd.Do.Verb())
 	}
 	if !slices.Equal(orders, []string{"cancel", "resume"}) {
 		t.Errorf("orders: %v", orders)

@@ -18,15 +18,16 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Kind: "resolve", Path: param(c, "path"), Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
-	switch cmd.Outcome {
+	to := saga.Resolve{Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key")}
+	cmd := saga.Command{Do: to, Path: param(c, "path"), Reason: o.reason(true)}
+	switch to.Outcome {
 	case "succeeded", "failed", "retry", "skip", "compensated":
 	case "":
 		o.bad("/outcome", "missing_field", "say how it ended: outcome is %s", outcomes)
 	default:
-		o.bad("/outcome", "bad_outcome", "outcome is %s, not %.30q", outcomes, cmd.Outcome)
+		o.bad("/outcome", "bad_outcome", "outcome is %s, not %.30q", outcomes, to.Outcome)
 	}
-	if cmd.NewKey && cmd.Outcome != "retry" {
+	if to.NewKey && to.Outcome != "retry" {
 		o.bad("/new_key", "bad_field", "new_key goes with the outcome retry")
 	}
 	if err := o.incomplete(); err != nil {
@@ -63,8 +64,9 @@ func (s *server) patchSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Kind: "patch", Budget: o.budget(), Labels: o.labels(true), Reason: o.reason(false)}
-	if cmd.Budget == nil && cmd.Labels == nil && len(o.wrong) == 0 {
+	patch := saga.Patch{Budget: o.budget(), Labels: o.labels(true)}
+	cmd := saga.Command{Do: patch, Reason: o.reason(false)}
+	if patch.Budget == nil && patch.Labels == nil && len(o.wrong) == 0 {
 		o.bad("", "missing_field", "give a budget, labels or both")
 	}
 	if err := o.incomplete(); err != nil {
@@ -77,11 +79,11 @@ func (s *server) patchSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := labelled(l.m.Labels(), cmd.Labels); n > maxLabels {
+	if n := labelled(l.m.Labels(), patch.Labels); n > maxLabels {
 		o.bad("/labels", "too_many", "the saga would have %d labels, more than the %d allowed", n, maxLabels)
 		return o.incomplete()
 	}
-	if b := cmd.Budget; b != nil && b.Currency == "" {
+	if b := patch.Budget; b != nil && b.Currency == "" {
 		b.Currency = l.m.Cost().Currency
 	}
 	done, err := l.execute(c, cmd)

@@ -17,7 +17,7 @@ func (s *server) retry(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Kind: "retry", Path: o.str("from"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
+	cmd := saga.Command{Do: saga.Retry{NewKey: o.flag("new_key")}, Path: o.str("from"), Reason: o.reason(true)}
 	if err := o.incomplete(); err != nil {
 		return err
 	}

@@ -42,18 +42,19 @@ func (s *server) signal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Kind: "signal", Name: param(c, "name"), Data: payload}
-	if known := l.def.Signals(); !slices.Contains(known, cmd.Name) {
-		return unknownSignal(l.def.Name, cmd.Name, known).of(l.id)
+	name := param(c, "name")
+	cmd := saga.Command{Do: saga.Signal{Name: name, Data: payload}}
+	if known := l.def.Signals(); !slices.Contains(known, name) {
+		return unknownSignal(l.def.Name, name, known).of(l.id)
 	}
-	if err := callerOf(c).maySignal(l.def.Name, l.m.Starter(), cmd.Name); err != nil {
+	if err := callerOf(c).maySignal(l.def.Name, l.m.Starter(), name); err != nil {
 		return err
 	}
 	id, _, err := l.send(c, cmd) // a signal that no node has read in time is stored nevertheless
 	if err != nil {
 		return err
 	}
-	return reply(c, http.StatusAccepted, signalled{ID: id.String(), Saga: l.id.String(), Name: cmd.Name})
+	return reply(c, http.StatusAccepted, signalled{ID: id.String(), Saga: l.id.String(), Name: name})
 }
 
 func unknownSignal(definition, name string, known []string) *problem {

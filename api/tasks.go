@@ -397,7 +397,7 @@ func (s *server) endTask(c echo.Context, o *object, r saga.TaskResult) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.messageOf(l.saga, saga.Command{Kind: "task", Path: l.path, Way: l.way, Attempt: l.attempt, Actor: callerOf(c).name, Task: &r})
+	m, err := s.messageOf(l.saga, saga.Command{Do: saga.EndTask{Way: l.way, Attempt: l.attempt, Result: r}, Path: l.path, Actor: callerOf(c).name})
 	if err != nil {
 		return err
 	}

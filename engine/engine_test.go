@@ -337,7 +337,7 @@ steps:
 	if err != nil || len(inbox) != 1 || inbox[0].Kind != saga.InboxInDoubt {
 		t.Fatalf("inbox: %+v, %v", inbox, err)
 	}
-	command, err := json.Marshal(saga.Command{Kind: "resolve", Path: "pay", Outcome: "succeeded", Output: json.RawMessage(`{"id":"x"}`), Reason: "seen"})
+	command, err := json.Marshal(saga.Command{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{"id":"x"}`)}, Path: "pay", Reason: "seen"})
 	if err != nil {
 		t.Fatal(err)
 	}

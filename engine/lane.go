@@ -269,12 +269,12 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			return fmt.Errorf("%w: message %s: %w", machine.ErrUnreadable, m.ID, err)
 		}
-		if c.Task != nil {
-			if c.Attempt == 0 { // the result of a child saga, which does not know the attempt
-				c.Attempt = r.m.InFlightAttempt(c.Path, c.Way, c.Task.Saga)
+		if end, ok := c.Do.(saga.EndTask); ok {
+			if end.Attempt == 0 { // the result of a child saga, which does not know the attempt
+				end.Attempt = r.m.InFlightAttempt(c.Path, end.Way, end.Result.Saga)
 			}
-			switch err := l.recordOutcome(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
-			case err == nil && c.Task.Outcome == string(journal.TaskExpired):
+			switch err := l.recordOutcome(r, c.Path, end.Way, end.Attempt, end.Result.Answer(), at); {
+			case err == nil && end.Result.Outcome == string(journal.TaskExpired):
 				l.workerSilent(r, c.Path)
 			case err != nil && !errors.Is(err, machine.ErrStale):
 				return err

@@ -329,7 +329,7 @@ func TestGivenUpIsRetriedLater(t *testing.T) {
 				return err == nil && h.Owner == ""
 			})
 			d.broken.Store(true)
-			command, err := json.Marshal(saga.Command{Kind: "pause"})
+			command, err := json.Marshal(saga.Command{Do: saga.Pause{}})
 			if err != nil {
 				t.Fatal(err)
 			}

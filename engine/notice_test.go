@@ -203,15 +203,15 @@ func TestNoticesOfOneStep(t *testing.T) {
 		t.Fatal(d)
 	}
 	seen[got[0].id] = true
-	post(saga.Command{Kind: "patch", Labels: map[string]string{"team": "a"}})
+	post(saga.Command{Do: saga.Patch{Labels: map[string]string{"team": "a"}}})
 	want("a label")
-	post(saga.Command{Kind: "resolve", Path: "a", Outcome: "retry", Reason: "again"})
+	post(saga.Command{Do: saga.Resolve{Outcome: "retry"}, Path: "a", Reason: "again"})
 	want("a retry")
 	b.answers(id, unsure)
 	want("in doubt again", "recourse.inbox.in_doubt a")
-	post(saga.Command{Kind: "resolve", Path: "a", Outcome: "succeeded", Output: json.RawMessage(`{}`), Reason: "looked"})
+	post(saga.Command{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{}`)}, Path: "a", Reason: "looked"})
 	want("the budget", "recourse.inbox.budget b")
-	post(saga.Command{Kind: "patch", Labels: map[string]string{"team": "b"}})
+	post(saga.Command{Do: saga.Patch{Labels: map[string]string{"team": "b"}}})
 	want("another label") // although the entry has another id now
 }
 

@@ -61,9 +61,9 @@ func (fine) Call(context.Context, saga.Request) saga.Answer {
 }
 
 // command sends a command.
-func (n *node) command(id uuid.UUID, do string) {
+func (n *node) command(id uuid.UUID, do saga.Operation) {
 	n.t.Helper()
-	data, err := json.Marshal(saga.Command{Kind: do})
+	data, err := json.Marshal(saga.Command{Do: do})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (n *node) head(id uuid.UUID, what string, want func(journal.Head) bool) jou
 func (n *node) exhaust(id uuid.UUID) {
 	n.t.Helper()
 	for h := n.head(id, "set aside", func(h journal.Head) bool { return h.Owner == "" && h.Claims > 0 }); !h.Quarantined(); {
-		n.command(id, "resume")
+		n.command(id, saga.Resume{})
 		claims := h.Claims
 		h = n.head(id, "claimed once more and given up", func(h journal.Head) bool { return h.Owner == "" && h.Claims > claims })
 		if h.Claims != claims+1 {
@@ -123,9 +123,9 @@ func TestPoison(t *testing.T) {
 			n.head(id, "set aside", func(h journal.Head) bool {
 				return h.Owner == "" && h.Claims == 0 && h.WakeAt.After(time.Now().Add(journal.FirstRetryDelay/2))
 			})
-			n.command(id, "resume")
+			n.command(id, saga.Resume{})
 			n.exhaust(id)
-			n.command(id, "resume")
+			n.command(id, saga.Resume{})
 			n.head(id, "in quarantine again", func(h journal.Head) bool {
 				return h.Quarantined() && h.Claims == journal.QuarantineAfter+1 && h.Owner == ""
 			})
@@ -152,7 +152,7 @@ func TestPoison(t *testing.T) {
 				t.Errorf("%d records were written to a saga that cannot continue", got-before)
 			}
 			b.armed.Store(false)
-			n.command(id, "resume")
+			n.command(id, saga.Resume{})
 			n.ended(poison, id, saga.Succeeded)
 			h := n.head(id, "ended", func(h journal.Head) bool { return !h.EndedAt.IsZero() })
 			if inbox, err := store.Inbox(t.Context(), journal.InboxFilter{}); err != nil || len(inbox) > 0 || h.Claims != 0 || h.Quarantined() {
@@ -218,10 +218,10 @@ func TestRowAfterQuarantine(t *testing.T) {
 	})
 	id := n.start(def, "null", nil)
 	n.head(id, "set aside", func(h journal.Head) bool { return h.Owner == "" && !h.WakeAt.IsZero() })
-	n.command(id, "resume")
+	n.command(id, saga.Resume{})
 	n.exhaust(id)
 	b.armed.Store(false)
-	n.command(id, "resume")
+	n.command(id, saga.Resume{})
 	n.head(id, "running", func(h journal.Head) bool { return h.Status == string(saga.Running) && h.Owner != "" && h.Claims == 0 })
 	release()
 	n.ended(def, id, saga.Succeeded)
@@ -252,7 +252,7 @@ func TestUnreadableUntilUpgraded(t *testing.T) {
 			n.head(id, "parked", func(h journal.Head) bool { return h.Owner == "" })
 			before := n.records(id)
 			old.broken.Store(true)
-			n.command(id, "cancel")
+			n.command(id, saga.Cancel{})
 			n.exhaust(id)
 			if got := n.records(id); len(got) != len(before) {
 				t.Fatalf("%d records, want the %d from before", len(got), len(before))
@@ -260,7 +260,7 @@ func TestUnreadableUntilUpgraded(t *testing.T) {
 			n.stop()
 			upgraded := startNode(t, store, definitions{"x": def}, nil)
 			upgraded.head(id, "still in quarantine", journal.Head.Quarantined)
-			upgraded.command(id, "resume")
+			upgraded.command(id, saga.Resume{})
 			m := upgraded.ended(def, id, saga.Compensated) // by the cancel, which waited for it
 			if m == nil {
 				return
@@ -293,10 +293,10 @@ func TestPanicOverADefinition(t *testing.T) {
 	id := n.start(def, "null", nil)
 	n.head(id, "parked", func(h journal.Head) bool { return h.Owner == "" })
 	d.armed.Store(true)
-	n.command(id, "pause")
+	n.command(id, saga.Pause{})
 	n.exhaust(id)
 	d.armed.Store(false)
-	n.command(id, "cancel")
+	n.command(id, saga.Cancel{})
 	n.ended(def, id, saga.Compensated)
 }
 

@@ -23,7 +23,7 @@ func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
 
 // Reaped returns the message that reports to a saga how its task ended.
 func Reaped(t journal.Task, end journal.TaskEnd) journal.Message {
-	command := saga.Command{Kind: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Outcome: string(end)}}
+	command := saga.Command{Do: saga.EndTask{Way: t.Way, Attempt: t.Attempt, Result: saga.TaskResult{Outcome: string(end)}}, Path: t.Path}
 	m, err := command.Message(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
 	if err != nil {
 		panic(err) // all its fields can be encoded

@@ -73,8 +73,8 @@ func TestReapOnce(t *testing.T) {
 		got[c.Path] = c
 	}
 	want := map[string]saga.Command{
-		"pages[3].fetch": {Kind: "task", Path: "pages[3].fetch", Way: journal.Undo, Attempt: 2, Task: &saga.TaskResult{Outcome: "expired"}},
-		"b":              {Kind: "task", Path: "b", Way: journal.Do, Attempt: 1, Task: &saga.TaskResult{Outcome: "withdrawn"}},
+		"pages[3].fetch": {Do: saga.EndTask{Way: journal.Undo, Attempt: 2, Result: saga.TaskResult{Outcome: "expired"}}, Path: "pages[3].fetch"},
+		"b":              {Do: saga.EndTask{Way: journal.Do, Attempt: 1, Result: saga.TaskResult{Outcome: "withdrawn"}}, Path: "b"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

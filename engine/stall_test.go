@@ -94,7 +94,7 @@ func TestStalls(t *testing.T) {
 			for _, name := range []string{"long", "asks", "work", "idle"} {
 				ids[name] = first.start(defs[name], "null", nil)
 			}
-			m, err := saga.Command{Kind: "pause"}.Message(uuid.Must(uuid.NewV7()), ids["idle"])
+			m, err := saga.Command{Do: saga.Pause{}}.Message(uuid.Must(uuid.NewV7()), ids["idle"])
 			if err == nil {
 				err = first.Send(t.Context(), m)
 			}

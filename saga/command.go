@@ -2,6 +2,7 @@ package saga
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -12,36 +13,180 @@ import (
 // Anonymous is the actor of requests without an API key.
 const Anonymous = "anonymous"
 
-// Command is a command to a saga, as its message carries it: from a person, from a worker, or from
-// another saga.
+// Command is a command to a saga: from a person, from a worker, or from another saga. Its JSON is
+// one object, with the operation's verb as `command` and the operation's fields beside the others.
 type Command struct {
-	// Kind is cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal,
-	// release, revert or task.
-	Kind    string            `json:"command"`
-	Path    string            `json:"path,omitempty"`
-	Mode    string            `json:"mode,omitempty"`    // for cancel: compensate (default) or stop
-	Outcome string            `json:"outcome,omitempty"` // for resolve: succeeded, failed, retry, skip, compensated
-	Output  json.RawMessage   `json:"output,omitempty"`
-	Reason  string            `json:"reason,omitempty"`
-	Actor   string            `json:"actor,omitempty"`
-	NewKey  bool              `json:"new_key,omitempty"`
-	Budget  *BudgetData       `json:"budget,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"` // for patch: labels to set; "" removes a label
-	IfSeq   int64             `json:"if_seq,omitempty"` // 0: any seq
-	// For approve and reject. Reason is the comment.
-	Shown string          `json:"shown,omitempty"` // the hash of what the person was shown
-	Role  string          `json:"role,omitempty"`  // the actor's role
-	Data  json.RawMessage `json:"data,omitempty"`
+	Do     Operation `json:"-"`                // what to do
+	Path   string    `json:"path,omitempty"`   // the step that it is about; "": the saga
+	Reason string    `json:"reason,omitempty"` // the comment of an Approve or Reject
+	Actor  string    `json:"actor,omitempty"`
+	Role   string    `json:"role,omitempty"` // the actor's role, for Approve and Reject
 	// Trusted says that the server has no API keys, so it cannot know who the actor is.
-	Trusted bool `json:"trusted,omitempty"`
+	Trusted bool  `json:"trusted,omitempty"`
+	IfSeq   int64 `json:"if_seq,omitempty"` // the command applies only to a journal of this length; 0: to any
 	// At is the time at which the saga's node reads the command.
 	At time.Time `json:"-"`
-	// For signal. Data is the payload.
-	Name string `json:"name,omitempty"`
-	// For task: how a worker's attempt ended.
-	Way     journal.Way `json:"way,omitempty"`
-	Attempt int         `json:"attempt,omitempty"`
-	Task    *TaskResult `json:"task,omitempty"`
+}
+
+// Operation is what a command does. Its types are listed here, with the names that messages and
+// records have for them.
+type Operation interface {
+	// Verb returns the operation's name: cancel, pause, …
+	Verb() string
+	// record adds the operation's fields to the data of its record.
+	record(d *CommandData)
+}
+
+type (
+	// Cancel ends the saga: it is undone, or left as it is if Mode is "stop".
+	Cancel struct {
+		Mode string `json:"mode,omitempty"` // compensate (default) or stop
+	}
+	// Pause lets the saga send no further requests.
+	Pause struct{}
+	// Resume ends a pause.
+	Resume struct{}
+	// Compensate undoes the saga, even after its pivot.
+	Compensate struct{}
+	// Retry continues a step that needs a person. Without a path there must be only one such step.
+	Retry struct {
+		NewKey bool `json:"new_key,omitempty"`
+	}
+	// Resolve settles a step that needs a person.
+	Resolve struct {
+		Outcome string          `json:"outcome"` // succeeded, failed, retry, skip or compensated
+		Output  json.RawMessage `json:"output,omitempty"`
+		NewKey  bool            `json:"new_key,omitempty"`
+	}
+	// Patch changes the saga's budget or its labels.
+	Patch struct {
+		Budget *BudgetData       `json:"budget,omitempty"` // nil: unchanged
+		Labels map[string]string `json:"labels,omitempty"` // to set; "" removes a label
+	}
+	// Approve and Reject decide an approval.
+	Approve struct {
+		Shown string          `json:"shown,omitempty"` // the hash of what the person was shown
+		Data  json.RawMessage `json:"data,omitempty"`
+	}
+	Reject struct {
+		Shown string          `json:"shown,omitempty"`
+		Data  json.RawMessage `json:"data,omitempty"`
+	}
+	// Signal delivers a signal.
+	Signal struct {
+		Name string          `json:"name"`
+		Data json.RawMessage `json:"data,omitempty"` // the payload
+	}
+	// Release and Revert are a parent's decision about a child that has reached its goal.
+	Release struct{}
+	Revert  struct{}
+	// EndTask reports how an attempt ended that a worker or a child saga made.
+	EndTask struct {
+		Way     journal.Way `json:"way,omitempty"`
+		Attempt int         `json:"attempt,omitempty"` // 0: the attempt in flight
+		Result  TaskResult  `json:"task"`
+	}
+)
+
+// Verb implements Operation.
+func (Cancel) Verb() string     { return "cancel" }
+func (Pause) Verb() string      { return "pause" }
+func (Resume) Verb() string     { return "resume" }
+func (Compensate) Verb() string { return "compensate" }
+func (Retry) Verb() string      { return "retry" }
+func (Resolve) Verb() string    { return "resolve" }
+func (Patch) Verb() string      { return "patch" }
+func (Approve) Verb() string    { return "approve" }
+func (Reject) Verb() string     { return "reject" }
+func (Signal) Verb() string     { return "signal" }
+func (Release) Verb() string    { return "release" }
+func (Revert) Verb() string     { return "revert" }
+func (EndTask) Verb() string    { return "task" }
+
+func (o Cancel) record(d *CommandData) { d.Mode = o.Mode }
+func (Pause) record(*CommandData)      {}
+func (Resume) record(*CommandData)     {}
+func (Compensate) record(*CommandData) {}
+func (o Retry) record(d *CommandData)  { d.NewKey = o.NewKey }
+func (o Resolve) record(d *CommandData) {
+	d.Outcome, d.Output, d.NewKey = o.Outcome, o.Output, o.NewKey
+}
+func (o Patch) record(d *CommandData)   { d.Budget, d.Labels = o.Budget, o.Labels }
+func (o Approve) record(d *CommandData) { d.Shown, d.Output = o.Shown, o.Data }
+func (o Reject) record(d *CommandData)  { d.Shown, d.Output = o.Shown, o.Data }
+func (Signal) record(*CommandData)      {}
+func (Release) record(*CommandData)     {}
+func (Revert) record(*CommandData)      {}
+func (EndTask) record(*CommandData)     {}
+
+// operations decode operations, by name.
+var operations = map[string]func(doc []byte) (Operation, error){
+	Cancel{}.Verb():     decodeOperation[Cancel],
+	Pause{}.Verb():      decodeOperation[Pause],
+	Resume{}.Verb():     decodeOperation[Resume],
+	Compensate{}.Verb(): decodeOperation[Compensate],
+	Retry{}.Verb():      decodeOperation[Retry],
+	Resolve{}.Verb():    decodeOperation[Resolve],
+	Patch{}.Verb():      decodeOperation[Patch],
+	Approve{}.Verb():    decodeOperation[Approve],
+	Reject{}.Verb():     decodeOperation[Reject],
+	Signal{}.Verb():     decodeOperation[Signal],
+	Release{}.Verb():    decodeOperation[Release],
+	Revert{}.Verb():     decodeOperation[Revert],
+	EndTask{}.Verb():    decodeOperation[EndTask],
+}
+
+func decodeOperation[T Operation](doc []byte) (Operation, error) {
+	var o T
+	err := json.Unmarshal(doc, &o)
+	return o, err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c Command) MarshalJSON() ([]byte, error) {
+	type envelope Command
+	head, err := journal.Encode(struct {
+		Name string `json:"command"`
+		envelope
+	}{c.Do.Verb(), envelope(c)})
+	if err != nil {
+		return nil, err
+	}
+	fields, err := journal.Encode(c.Do)
+	if err != nil || string(fields) == "{}" {
+		return head, err
+	}
+	return append(append(head[:len(head)-1], ','), fields[1:]...), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It refuses operations that this program does not know.
+func (c *Command) UnmarshalJSON(doc []byte) error {
+	type envelope Command
+	head := struct {
+		Name string `json:"command"`
+		*envelope
+	}{envelope: (*envelope)(c)}
+	if err := json.Unmarshal(doc, &head); err != nil {
+		return err
+	}
+	decode, ok := operations[head.Name]
+	if !ok {
+		return fmt.Errorf("there is no command %q", head.Name)
+	}
+	var err error
+	c.Do, err = decode(doc)
+	return err
+}
+
+// Record returns the data of the record of a command that came as the message with this id.
+// rejected is why it was refused; nil: it was not.
+func (c Command) Record(message uuid.UUID, rejected *Failure) CommandData {
+	d := CommandData{Message: message.String(), Kind: c.Do.Verb(), Actor: c.Actor, Reason: c.Reason, Rejected: rejected}
+	c.Do.record(&d)
+	if d.Kind == (Approve{}).Verb() || d.Kind == (Reject{}).Verb() {
+		d.Role = c.Role
+	}
+	return d
 }
 
 // CommandMessage is the kind of a message that carries a Command.
@@ -49,8 +194,8 @@ const CommandMessage = "command"
 
 // Message returns the message that brings the command to a saga. An error means that some of its
 // data is not JSON.
-func (o Command) Message(id, to uuid.UUID) (journal.Message, error) {
-	data, err := journal.Encode(o)
+func (c Command) Message(id, to uuid.UUID) (journal.Message, error) {
+	data, err := journal.Encode(c)
 	return journal.Message{ID: id, Saga: to, Kind: CommandMessage, Data: data}, err
 }
 

@@ -102,19 +102,19 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 		}
 		list = append(list, a)
 	}
-	add("operate", d.allows(saga.Command{Kind: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
+	add("operate", d.allows(saga.Command{Do: saga.Resume{}}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
 		Then: []string{"The saga continues where it stopped."}})
-	add("operate", d.allows(saga.Command{Kind: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
+	add("operate", d.allows(saga.Command{Do: saga.Pause{}}), action{Do: "pause", Title: "Pause", Reason: "optional",
 		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, InFlight: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
 	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
 		Then: []string{"The step that waits for the signal continues with the payload. If no step waits yet, the signal is kept until one does."}})
 	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
-	add("cancel", d.allows(saga.Command{Kind: "cancel"}) && d.mayCommand(who), cancel)
+	add("cancel", d.allows(saga.Command{Do: saga.Cancel{}}) && d.mayCommand(who), cancel)
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
-	same := d.allows(saga.Command{Kind: "cancel"}) && slices.Equal(cancel.Undo, forced.Undo)
-	add("operate", !same && d.allows(saga.Command{Kind: "compensate"}), forced)
+	same := d.allows(saga.Command{Do: saga.Cancel{}}) && slices.Equal(cancel.Undo, forced.Undo)
+	add("operate", !same && d.allows(saga.Command{Do: saga.Compensate{}}), forced)
 	add("operate", d.ended() && d.Saga.Status != saga.Succeeded, action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
 	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
@@ -137,7 +137,7 @@ func (d *sagaPage) turning(a action, forced bool) action {
 	case len(undo) == 0:
 		a.Then = []string{"The saga ends. There is nothing to undo."}
 		a.Modes = a.Modes && len(a.InFlight) > 0 // attempts in flight may have effects
-	case forced && !d.allows(saga.Command{Kind: "cancel"}):
+	case forced && !d.allows(saga.Command{Do: saga.Cancel{}}):
 		a.Then = []string{"The saga has passed its pivot. It is undone nevertheless: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
 		a.Then = []string{"The saga is undone: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
@@ -213,7 +213,7 @@ func sendCommand(v *request) error {
 		at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
 		// The page no longer offers the command, because a cancel has the same consequences now.
 		// The user saw others.
-		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do})
+		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Do: saga.Compensate{}})
 		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
 			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
 		}

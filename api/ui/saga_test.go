@@ -226,8 +226,8 @@ type meddler struct {
 
 func (m *meddler) Send(ctx context.Context, mail journal.Message) error {
 	var c saga.Command
-	if json.Unmarshal(mail.Data, &c) == nil && c.Kind != "signal" {
-		m.before(c.Kind)
+	if json.Unmarshal(mail.Data, &c) == nil && c.Do.Verb() != "signal" {
+		m.before(c.Do.Verb())
 	}
 	return m.Engine.Send(ctx, mail)
 }

@@ -70,9 +70,9 @@ func scripted(by map[string][]saga.Answer) func(machine.Send, time.Time) saga.An
 
 func approving(e saga.Entry) saga.Command {
 	if e.Kind == saga.InboxApproval {
-		return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Trusted: true}
+		return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ada", Trusted: true}
 	}
-	return saga.Command{Kind: "resolve", Path: e.Path, Outcome: "failed", Actor: "ada", Reason: "not there"}
+	return saga.Command{Do: saga.Resolve{Outcome: "failed"}, Path: e.Path, Actor: "ada", Reason: "not there"}
 }
 
 func TestTimelines(t *testing.T) {
@@ -229,7 +229,7 @@ func TestTimelineCuts(t *testing.T) {
 
 // An abandoned wait ends where the saga was cancelled, however long undoing takes.
 func TestTimelineOfACancel(t *testing.T) {
-	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Commands: map[int64]saga.Command{4: {Kind: "cancel", Actor: "ada", Reason: "enough"}},
+	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Commands: map[int64]saga.Command{4: {Do: saga.Cancel{}, Actor: "ada", Reason: "enough"}},
 		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})
 	steps, err := machine.Steps(p.Machine, p.Records)
 	if err != nil {

@@ -224,7 +224,7 @@ func (l *local) cancel() error {
 	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	m, err := saga.Command{Kind: "cancel", Reason: "interrupted", Actor: "terminal"}.Message(l.stop, l.ID)
+	m, err := saga.Command{Do: saga.Cancel{}, Reason: "interrupted", Actor: "terminal"}.Message(l.stop, l.ID)
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}

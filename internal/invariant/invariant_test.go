@@ -130,7 +130,7 @@ var (
 
 func resolve(outcome string) func(saga.Entry) saga.Command {
 	return func(e saga.Entry) saga.Command {
-		return saga.Command{Kind: "resolve", Path: e.Path, Outcome: outcome, Reason: "looked", Output: json.RawMessage(`{"id":"x"}`)}
+		return saga.Command{Do: saga.Resolve{Outcome: outcome, Output: json.RawMessage(`{"id":"x"}`)}, Path: e.Path, Reason: "looked"}
 	}
 }
 
@@ -178,7 +178,7 @@ steps:
 
 // approve decides what an approval shows.
 func approve(e saga.Entry) saga.Command {
-	return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "bob", Role: "ops"}
+	return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "bob", Role: "ops"}
 }
 
 // games are plays without violations.
@@ -187,7 +187,7 @@ var games = map[string]func(*testing.T) good{
 	"compensated": func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{refusePay}, nil) },
 	"killed":      func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{killAir}, nil) },
 	"cancelled": func(t *testing.T) good {
-		return script(t, trip, storytest.Script{Input: `{"late":false}`, Commands: map[int64]saga.Command{5: {Kind: "cancel", Reason: "changed my mind"}}}, nil)
+		return script(t, trip, storytest.Script{Input: `{"late":false}`, Commands: map[int64]saga.Command{5: {Do: saga.Cancel{}, Reason: "changed my mind"}}}, nil)
 	},
 	"busy": func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{busyAir}, nil) },
 	"backing off": func(t *testing.T) good {

@@ -55,7 +55,7 @@ func TestCounts(t *testing.T) {
 			}},
 		{name: "a person settles a doubt", src: trip,
 			answers: map[string][]saga.Answer{"pay": {lost()}},
-			orders:  []saga.Command{{Kind: "resume"}, {Kind: "resolve", Path: "pay", Outcome: "succeeded"}},
+			orders:  []saga.Command{{Do: saga.Resume{}}, {Do: saga.Resolve{Outcome: "succeeded"}, Path: "pay"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=none,status=succeeded}": 1, "saga_seconds{definition=trip,status=succeeded}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=in_doubt,definition=trip,kind=http,way=do}": 1,
@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 			}},
 		{name: "a compensation that is refused, and done by hand", src: trip,
 			answers: map[string][]saga.Answer{"pay": {status(422)}, "unbook": {status(409)}},
-			orders:  []saga.Command{{Kind: "resolve", Path: "book", Outcome: "compensated", Reason: "by telephone"}},
+			orders:  []saga.Command{{Do: saga.Resolve{Outcome: "compensated"}, Path: "book", Reason: "by telephone"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=step_failed,status=compensated}": 1, "saga_seconds{definition=trip,status=compensated}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=refused,definition=trip,kind=http,way=do}": 1,

@@ -148,12 +148,12 @@ var stories = []struct {
 	{"asked", trip, map[string][]saga.Answer{
 		"mail": {{Sent: true, Status: 502}},
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Person: func(e saga.Entry) saga.Command {
-		return saga.Command{Kind: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
+		return saga.Command{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`)}, Path: e.Path, Actor: "ada", Reason: "it is in the outbox"}
 	}}},
 	{"cancelled", trip, nil, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Commands: map[int64]saga.Command{
-		3: {Kind: "pause", Actor: "ada"},
-		4: {Kind: "resume"},
-		5: {Kind: "cancel", Mode: "stop", Reason: "changed my mind"},
+		3: {Do: saga.Pause{}, Actor: "ada"},
+		4: {Do: saga.Resume{}},
+		5: {Do: saga.Cancel{Mode: "stop"}, Reason: "changed my mind"},
 	}}},
 	{"verified", verified, map[string][]saga.Answer{
 		"pay":        {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
@@ -163,12 +163,12 @@ var stories = []struct {
 		"pay": {{Sent: true, Status: 401}},
 	}, storytest.Script{Input: `{"n":2}`}},
 	{"waits", waits, nil, storytest.Script{
-		Commands: map[int64]saga.Command{1: {Kind: "signal", Name: "com.shop.paid", Data: json.RawMessage(`{"payment":"pay_7"}`)}},
+		Commands: map[int64]saga.Command{1: {Do: saga.Signal{Name: "com.shop.paid", Data: json.RawMessage(`{"payment":"pay_7"}`)}}},
 		Person: func(e saga.Entry) saga.Command {
 			if e.Path == "last" {
-				return saga.Command{Kind: "reject", Path: e.Path, Actor: "bob", Reason: "the address is wrong"}
+				return saga.Command{Do: saga.Reject{}, Path: e.Path, Actor: "bob", Reason: "the address is wrong"}
 			}
-			return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
+			return saga.Command{Do: saga.Approve{Shown: e.ShownHash, Data: json.RawMessage(`{"limit":25}`)}, Path: e.Path, Actor: "ada"}
 		}}},
 	{"loops", loops, map[string][]saga.Answer{
 		"each[1].make": {{Sent: true, Status: 422, Body: json.RawMessage(`{"title":"not that one"}`)}},

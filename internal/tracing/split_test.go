@@ -134,7 +134,7 @@ func TestSplit(t *testing.T) {
 				return []saga.Answer{ok, ok, ok, ok, ok, ok, {Sent: true, Status: 422}, {Sent: true, Status: 500}, {Sent: true, Status: 429}, {Sent: true, Status: 401}, {Code: "connection"}, saga.InterruptedAnswer()}[r.IntN(12)]
 			},
 			Person: func(e saga.Entry) saga.Command {
-				return saga.Command{Kind: "resolve", Path: e.Path, Outcome: []string{"skip", "retry", "retry", "skip"}[r.IntN(4)], Actor: "ann", Reason: "so"}
+				return saga.Command{Do: saga.Resolve{Outcome: []string{"skip", "retry", "retry", "skip"}[r.IntN(4)]}, Path: e.Path, Actor: "ann", Reason: "so"}
 			}})
 		whole := exported(t, p, nil, p.Records)
 		want := lines(whole)

@@ -85,40 +85,42 @@ func (m *Machine) escalateApproval(n *node, a *saga.ApprovalData) []Decision {
 	return []Decision{Escalate{e}}
 }
 
-// validateDecision checks whether the actor may decide the approval now, and fills in the defaults
-// of the form.
-func (m *Machine) validateDecision(o *saga.Command) *Refusal {
-	n := m.steps[o.Path]
+// validateDecision checks whether the actor may decide the approval now. shown is the hash of what
+// the person was shown; an approval needs it.
+func (m *Machine) validateDecision(c saga.Command, shown string, approve bool) *Refusal {
+	n := m.steps[c.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
-		return refusal("not_waiting", "step "+o.Path+" does not wait for an approval", "")
+		return refusal("not_waiting", "step "+c.Path+" does not wait for an approval", "")
 	}
 	a := n.awaited.Approval
 	switch {
 	case n.forward.state != awaiting || m.undoing && !n.in.final || m.ending(n):
-		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
-	case !n.forward.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.forward.retryAt):
-		return refusal("decided", "the approval of step "+o.Path+" has expired", "nobody had decided by "+n.forward.retryAt.UTC().Format(journal.TimeFormat))
-	case o.Shown != "" && o.Shown != a.ShownHash:
+		return refusal("decided", "the approval of step "+c.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
+	case !n.forward.retryAt.IsZero() && c.At.Truncate(time.Millisecond).After(n.forward.retryAt):
+		return refusal("decided", "the approval of step "+c.Path+" has expired", "nobody had decided by "+n.forward.retryAt.UTC().Format(journal.TimeFormat))
+	case shown != "" && shown != a.ShownHash:
 		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
-	case o.Shown == "" && o.Kind == "approve":
+	case shown == "" && approve:
 		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
 		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
-	case a.FourEyes && (o.Trusted || m.Starter() == saga.Anonymous):
+	case a.FourEyes && (c.Trusted || m.Starter() == saga.Anonymous):
 		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "four_eyes", Title: "four_eyes needs API keys",
 			Detail: "the person who started the saga may not decide this approval, and without API keys the server cannot know who that is: configure API keys, and start and decide the saga with keys of two names"}}
-	case a.FourEyes && o.Actor == m.Starter():
+	case a.FourEyes && c.Actor == m.Starter():
 		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "four_eyes", Title: "the person who started the saga may not decide this approval",
-			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else must decide it"}}
-	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
+			Detail: "it has `four_eyes`, and " + c.Actor + " has started the saga: somebody else must decide it"}}
+	case !c.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, c.Actor) && !slices.Contains(a.Approvers, c.Role):
 		return &Refusal{Forbidden: true, Failure: saga.Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
 	}
-	if o.Kind != "approve" {
-		return nil
-	}
-	body, ok := n.step.Body.(saga.Approver)
+	return nil
+}
+
+// decisionData validates the data of an approval by its form, and fills in the form's defaults.
+func (m *Machine) decisionData(path string, o saga.Approve) (json.RawMessage, *Refusal) {
+	body, ok := m.steps[path].step.Body.(saga.Approver)
 	if !ok {
-		return refusal("not_waiting", "step "+o.Path+" cannot be approved", "")
+		return nil, refusal("not_waiting", "step "+path+" cannot be approved", "")
 	}
 	data, findings := body.Decide(o.Data)
 	if len(findings) > 0 {
@@ -128,10 +130,9 @@ func (m *Machine) validateDecision(o *saga.Command) *Refusal {
 			r.Findings = append(r.Findings, f)
 		}
 		r.Invalid = true
-		return r
+		return nil, r
 	}
-	o.Data = data
-	return nil
+	return data, nil
 }
 
 func list(names []string) string {
@@ -177,7 +178,7 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 // together.
 const maxSignals = 1000
 
-func (m *Machine) validateSignal(o saga.Command) *Refusal {
+func (m *Machine) validateSignal(o saga.Signal) *Refusal {
 	kept := 0
 	for _, early := range m.signals { // any order
 		kept += len(early)

@@ -24,7 +24,7 @@ func TestTooManySignals(t *testing.T) {
 	p := &player{t: t, def: def, m: machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))}
 	p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null")}))
 	for n := range 1001 {
-		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), strconv.Itoa(n)), saga.Command{Kind: "signal", Name: "paid"})
+		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), strconv.Itoa(n)), saga.Command{Do: saga.Signal{Name: "paid"}})
 		var no *machine.Refusal
 		switch {
 		case n < 1000 && err != nil:
@@ -51,7 +51,7 @@ func TestFourEyesOfChildren(t *testing.T) {
 	e := p.m.Inbox()[0]
 	for who, want := range map[string]string{"ann": "four_eyes", "bob": ""} {
 		got := ""
-		_, err := p.m.Validate(uuid.NewV5(p.m.ID(), who), saga.Command{Kind: "approve", Path: "ok", Shown: e.ShownHash, Actor: who, Role: "approver"})
+		_, err := p.m.Validate(uuid.NewV5(p.m.ID(), who), saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: "ok", Actor: who, Role: "approver"})
 		if no := (*machine.Refusal)(nil); errors.As(err, &no) {
 			got = no.Code
 		}
@@ -71,7 +71,7 @@ func TestApprovalTooLate(t *testing.T) {
 	p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"), Actor: "ann"}))
 	for len(p.m.Inbox()) == 0 && p.step() {
 	}
-	c := saga.Command{Kind: "approve", Path: "ok", Shown: p.m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"}
+	c := saga.Command{Do: saga.Approve{Shown: p.m.Inbox()[0].ShownHash}, Path: "ok", Actor: "bob", Role: "approver"}
 	for after, ok := range map[time.Duration]bool{time.Minute: true, time.Minute + time.Millisecond: false} {
 		c.At = p.m.At().Add(after)
 		if _, err := p.m.Validate(uuid.NewV5(p.m.ID(), "bob"), c); (err == nil) != ok {
@@ -86,12 +86,12 @@ func TestRevertedOnTheWay(t *testing.T) {
 	if errs != nil {
 		t.Fatal(errs)
 	}
-	for do, want := range map[string]saga.Status{"revert": saga.Compensated, "release": saga.Succeeded} {
+	for do, want := range map[saga.Operation]saga.Status{saga.Revert{}: saga.Compensated, saga.Release{}: saga.Succeeded} {
 		p := &player{t: t, def: def, m: machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))}
 		p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"),
 			Parent: &saga.ParentData{Saga: "01920000-0000-7000-8000-000000000002", Path: "child", Depth: 1}}))
 		p.step()
-		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), do), saga.Command{Kind: do})
+		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), do.Verb()), saga.Command{Do: do})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestRevertedOnTheWay(t *testing.T) {
 		for p.step() {
 		}
 		if p.m.Status() != want {
-			t.Errorf("%s: %s, want %s", do, p.m.Status(), want)
+			t.Errorf("%s: %s, want %s", do.Verb(), p.m.Status(), want)
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 		}
 		parent := uuid.FromStringOrNil(m.started.Parent.Saga)
 		told.Saga = m.id.String()
-		list = append(list, m.message(parent, "told:"+string(way), saga.Command{Kind: "task", Path: m.started.Parent.Path, Way: way, Task: told}))
+		list = append(list, m.message(parent, "told:"+string(way), saga.Command{Do: saga.EndTask{Way: way, Result: *told}, Path: m.started.Parent.Path}))
 	}
 	if r.Kind != journal.Finished {
 		return list
@@ -170,9 +170,9 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 		switch {
 		case !n.childLeft():
 		case m.disowns(n), n.neverStarted: // a lookup may have read a database that was later replaced after a failover
-			list = append(list, m.message(n.child, "revert", saga.Command{Kind: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
+			list = append(list, m.message(n.child, "revert", saga.Command{Do: saga.Revert{}, Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
 		default:
-			list = append(list, m.message(n.child, "release", saga.Command{Kind: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
+			list = append(list, m.message(n.child, "release", saga.Command{Do: saga.Release{}, Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
 	return list
@@ -208,11 +208,11 @@ func (m *Machine) Orphaned() []journal.Message {
 	var list []journal.Message
 	m.forward.walk(func(n *node) bool {
 		if _, ok := n.step.Body.(saga.Spawner); ok && n.forward.state == inFlight && m.ending(n) {
-			c := saga.Command{Kind: "cancel", Reason: "its parent no longer needs it"}
+			var cancel saga.Cancel
 			if m.stop {
-				c.Mode = "stop"
+				cancel.Mode = "stop"
 			}
-			list = append(list, m.message(n.child, "cancel", c))
+			list = append(list, m.message(n.child, "cancel", saga.Command{Do: cancel, Reason: "its parent no longer needs it"}))
 		}
 		return true
 	})
@@ -221,8 +221,8 @@ func (m *Machine) Orphaned() []journal.Message {
 
 // validateParent accepts the parent's decision, once. It may come before the saga has reached its
 // goal, because a parent whose start of the saga ended in doubt does not wait for it.
-func (m *Machine) validateParent(do string) *Refusal {
-	if m.started.Parent == nil || m.reverted || m.released || do == "release" && m.reason != nil {
+func (m *Machine) validateParent(ending bool) *Refusal {
+	if m.started.Parent == nil || m.reverted || m.released || ending {
 		return refusal("not_awaiting_parent", "the saga does not wait for its parent", "")
 	}
 	return nil

@@ -30,7 +30,7 @@ steps:
 		t.Fatal(err)
 	}
 	h.write(r)
-	if err := h.do(saga.Command{Kind: "cancel"}); err != nil {
+	if err := h.do(saga.Command{Do: saga.Cancel{}}); err != nil {
 		t.Fatal(err)
 	}
 	h.wait()

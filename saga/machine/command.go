@@ -13,78 +13,80 @@ import (
 	"recourse/saga"
 )
 
-// Validate turns a command into the record that carries it out, or returns a *Refusal. mail is the
-// id of the command's message. Validate does not change the machine.
-func (m *Machine) Validate(mail uuid.UUID, o saga.Command) (Draft, error) {
+// Validate turns a command into the draft of the record that carries it out, or returns a *Refusal.
+// message is the id of the command's message. Validate does not change the machine.
+func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 	if m.finished != nil {
 		return Draft{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
 	}
-	if o.IfSeq != 0 && o.IfSeq != m.seq && !m.unchanged(o.Path, o.IfSeq) {
+	if c.IfSeq != 0 && c.IfSeq != m.seq && !m.unchanged(c.Path, c.IfSeq) {
 		return Draft{}, &Refusal{Stale: true, Failure: saga.Failure{Code: "changed", Title: "the saga has changed since it was read",
-			Detail: fmt.Sprintf("its seq is %d, not %d: read it again, then decide", m.seq, o.IfSeq)}}
+			Detail: fmt.Sprintf("its seq is %d, not %d: read it again, then decide", m.seq, c.IfSeq)}}
 	}
 	kind := journal.Operator
 	var err *Refusal
-	switch o.Kind {
-	case "cancel":
+	switch o := c.Do.(type) {
+	case saga.Cancel:
 		kind, err = journal.Cancelled, m.validateCancel(o)
-	case "pause":
+	case saga.Pause:
 		kind = journal.Paused
 		if m.paused {
 			err = refusal("paused", "the saga is paused already", "")
 		}
-	case "resume":
+	case saga.Resume:
 		kind = journal.Resumed
 		if !m.paused {
 			err = refusal("not_paused", "the saga is not paused", "")
 		}
-	case "compensate":
+	case saga.Compensate:
 		err = m.validateTurn()
-	case "retry":
-		err = m.validateRetry(&o)
-	case "resolve":
-		err = m.validateResolve(o)
-	case "patch":
+	case saga.Retry:
+		c.Path, err = m.validateRetry(c.Path, o)
+	case saga.Resolve:
+		err = m.validateResolve(c.Path, o)
+	case saga.Patch:
 		err = m.validatePatch(o)
-	case "release", "revert":
-		err = m.validateParent(o.Kind)
-	case "approve", "reject":
-		err = m.validateDecision(&o)
-	case "signal":
+	case saga.Release:
+		err = m.validateParent(m.reason != nil)
+	case saga.Revert:
+		err = m.validateParent(false)
+	case saga.Approve:
+		if err = m.validateDecision(c, o.Shown, true); err == nil {
+			o.Data, err = m.decisionData(c.Path, o)
+			c.Do = o
+		}
+	case saga.Reject:
+		err = m.validateDecision(c, o.Shown, false)
+	case saga.Signal:
 		if err = m.validateSignal(o); err == nil {
-			return Draft{Kind: journal.Signalled, Data: saga.SignalData{Message: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor}}, nil
+			return Draft{Kind: journal.Signalled, Data: saga.SignalData{Message: message.String(), Name: o.Name, Payload: o.Data, Actor: c.Actor}}, nil
 		}
 	default:
-		err = refusal("unknown_command", "there is no command "+o.Kind, "")
+		err = refusal("unknown_command", "there is no command "+c.Do.Verb(), "")
 	}
 	if err != nil {
 		return Draft{}, err
 	}
-	return m.commandRecord(kind, mail, o, nil), nil
+	return m.commandDraft(kind, message, c, nil), nil
 }
 
-// Reject returns the record of a command that is refused.
-func (m *Machine) Reject(mail uuid.UUID, o saga.Command, why *Refusal) Draft {
-	return m.commandRecord(journal.Operator, mail, o, &why.Failure)
+// Reject returns the draft of the record of a command that is refused.
+func (m *Machine) Reject(message uuid.UUID, c saga.Command, why *Refusal) Draft {
+	return m.commandDraft(journal.Operator, message, c, &why.Failure)
 }
 
-func (m *Machine) commandRecord(kind journal.Kind, mail uuid.UUID, o saga.Command, rejected *saga.Failure) Draft {
-	d := saga.CommandData{Message: mail.String(), Kind: o.Kind, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
-		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
-	if o.Kind == "approve" || o.Kind == "reject" {
-		d.Output, d.Shown, d.Role = o.Data, o.Shown, o.Role
-	}
-	r := Draft{Kind: kind, Path: o.Path, Data: d}
-	if o.Path != "" {
-		r.Way = journal.Do
+func (m *Machine) commandDraft(kind journal.Kind, message uuid.UUID, c saga.Command, rejected *saga.Failure) Draft {
+	d := Draft{Kind: kind, Path: c.Path, Data: c.Record(message, rejected)}
+	if c.Path != "" {
+		d.Way = journal.Do
 		if m.undoing {
-			r.Way = journal.Undo
+			d.Way = journal.Undo
 		}
-		if n := m.steps[o.Path]; n != nil && n.in.final {
-			r.Way = journal.Do
+		if n := m.steps[c.Path]; n != nil && n.in.final {
+			d.Way = journal.Do
 		}
 	}
-	return r
+	return d
 }
 
 // unchanged reports whether a step has not changed since an earlier seq, and no command was applied
@@ -109,7 +111,7 @@ func (m *Machine) validateTurn() *Refusal {
 	return nil
 }
 
-func (m *Machine) validateCancel(o saga.Command) *Refusal {
+func (m *Machine) validateCancel(o saga.Cancel) *Refusal {
 	if o.Mode != "" && o.Mode != "compensate" && o.Mode != "stop" {
 		return refusal("bad_mode", "mode is compensate or stop", "")
 	}
@@ -122,25 +124,25 @@ func (m *Machine) validateCancel(o saga.Command) *Refusal {
 	return nil
 }
 
-// validateRetry finds the step that needs a person.
-func (m *Machine) validateRetry(o *saga.Command) *Refusal {
+// validateRetry returns the path of the step to retry. path may be "" if only one needs a person.
+func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 	waiting := m.people()
 	switch {
 	case len(waiting) == 0:
-		return refusal("nothing_to_retry", "no step of the saga waits for a person", "steps that can be retried are, by themselves")
-	case o.Path == "" && len(waiting) > 1:
-		return refusal("which_step", "several steps wait for a person: name one", "from is one of "+list(waiting))
-	case o.Path == "":
-		o.Path = waiting[0]
+		return path, refusal("nothing_to_retry", "no step of the saga waits for a person", "steps that can be retried are, by themselves")
+	case path == "" && len(waiting) > 1:
+		return path, refusal("which_step", "several steps wait for a person: name one", "from is one of "+list(waiting))
+	case path == "":
+		path = waiting[0]
 	}
-	n, s := m.findInInbox(o.Path)
+	n, s := m.findInInbox(path)
 	if s == nil {
-		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "these do: "+list(waiting))
+		return path, refusal("not_waiting", "step "+path+" does not wait for a person", "these do: "+list(waiting))
 	}
 	if n.block != nil {
-		return refusal("bad_outcome", "a block cannot begin again", "resolve step "+o.Path+" as succeeded, with its output, failed or skip")
+		return path, refusal("bad_outcome", "a block cannot begin again", "resolve step "+path+" as succeeded, with its output, failed or skip")
 	}
-	return m.validateNewKey(s, o.NewKey)
+	return path, m.validateNewKey(s, o.NewKey)
 }
 
 // people lists the paths of the steps that need a person to retry or resolve them.
@@ -179,10 +181,10 @@ func (m *Machine) validateNewKey(s *track, newKey bool) *Refusal {
 	return nil
 }
 
-func (m *Machine) validateResolve(o saga.Command) *Refusal {
-	n, s := m.findInInbox(o.Path)
-	if s == nil || !slices.Contains(m.people(), o.Path) {
-		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "")
+func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
+	n, s := m.findInInbox(path)
+	if s == nil || !slices.Contains(m.people(), path) {
+		return refusal("not_waiting", "step "+path+" does not wait for a person", "")
 	}
 	undo := s == &n.compensation
 	switch o.Outcome {
@@ -207,7 +209,7 @@ func (m *Machine) validateResolve(o saga.Command) *Refusal {
 	return refusal("bad_outcome", "outcome is succeeded, failed, retry, skip or compensated", "")
 }
 
-func (m *Machine) validatePatch(o saga.Command) *Refusal {
+func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 	if o.Budget == nil {
 		return nil
 	}

@@ -59,11 +59,11 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 	}
 	write(m.Start(data), nil)
 	for range 200 {
-		if m.Seq() >= int64(mailed) && order.Kind != "" {
+		if m.Seq() >= int64(mailed) && order.Do != nil {
 			if r, err := m.Validate(fuzzID, order); err == nil {
 				write(r, nil)
 			}
-			order.Kind = ""
+			order.Do = nil
 		}
 		decisions := m.Decide()
 		if len(decisions) == 0 {
@@ -94,7 +94,7 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 			if d.Entry.Kind != saga.InboxApproval {
 				return out.Bytes()
 			}
-			for _, c := range []saga.Command{{Kind: "signal", Name: "go"}, {Kind: "approve", Path: d.Entry.Path, Shown: d.Entry.ShownHash, Actor: "ann", Role: "ops"}} {
+			for _, c := range []saga.Command{{Do: saga.Signal{Name: "go"}}, {Do: saga.Approve{Shown: d.Entry.ShownHash}, Path: d.Entry.Path, Actor: "ann", Role: "ops"}} {
 				write(m.Validate(uuid.NewV5(fuzzID, fmt.Sprint(m.Seq())), c))
 			}
 		}
@@ -163,9 +163,9 @@ func FuzzReplay(f *testing.F) {
 	journals := [][]byte{
 		lived(f, def, 3, saga.Command{}, 0),
 		lived(f, def, 2, saga.Command{}, 0),
-		lived(f, def, 3, saga.Command{Kind: "cancel", Reason: "x"}, 5, "later", "lost"),
-		lived(f, def, 3, saga.Command{Kind: "pause"}, 4),
-		lived(f, def, 3, saga.Command{Kind: "compensate", Reason: "x"}, 8, "later", "", "lost"),
+		lived(f, def, 3, saga.Command{Do: saga.Cancel{}, Reason: "x"}, 5, "later", "lost"),
+		lived(f, def, 3, saga.Command{Do: saga.Pause{}}, 4),
+		lived(f, def, 3, saga.Command{Do: saga.Compensate{}, Reason: "x"}, 8, "later", "", "lost"),
 		lived(f, def, 1, saga.Command{}, 0, "", "lost", "lost", "lost", "lost"),
 		lived(f, def, 3, saga.Command{}, 0, "", "", "lost", "refused"),
 		lived(f, def, 3, saga.Command{}, 0, "", "", "", "", "", "lost", "refused"),
@@ -191,10 +191,10 @@ func FuzzReplayNested(f *testing.F) {
 	def := parsed(f, nested)
 	journals := [][]byte{
 		lived(f, def, 3, saga.Command{}, 0),
-		lived(f, def, 2, saga.Command{Kind: "cancel", Reason: "x"}, 12, "later", "lost"),
-		lived(f, def, 1, saga.Command{Kind: "compensate", Reason: "x"}, 60, "", "", "lost"),
+		lived(f, def, 2, saga.Command{Do: saga.Cancel{}, Reason: "x"}, 12, "later", "lost"),
+		lived(f, def, 1, saga.Command{Do: saga.Compensate{}, Reason: "x"}, 60, "", "", "lost"),
 		lived(f, def, 4, saga.Command{}, 0, "", "", "lost", "refused", "", "refused"),
-		lived(f, def, 3, saga.Command{Kind: "signal", Name: "go"}, 3, "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "lost", "refused", "lost"),
+		lived(f, def, 3, saga.Command{Do: saga.Signal{Name: "go"}}, 3, "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "lost", "refused", "lost"),
 	}
 	for which, text := range journals {
 		for at, line := range bytes.Split(text, []byte("\n")) {

@@ -68,7 +68,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 		if list := p.m.Orphaned(); len(list) > 0 {
 			t.Errorf("the child of a saga that goes on is told %v", list)
 		}
-		order := saga.Command{Kind: "cancel", Mode: mode, Reason: "enough"}
+		order := saga.Command{Do: saga.Cancel{Mode: mode}, Reason: "enough"}
 		r, err := p.m.Validate(uuid.Must(uuid.NewV7()), order)
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		kid := d.Send.Request.Child.Saga
-		if list[0].Saga.String() != kid || c.Kind != "cancel" || c.Mode != mode {
+		if list[0].Saga.String() != kid || c.Do != (saga.Cancel{Mode: mode}) {
 			t.Errorf("mode %q: %s is told %+v; the child is %s", mode, list[0].Saga, c, kid)
 		}
 		told := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}

@@ -72,14 +72,15 @@ func TestMixed(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(rt, "people?") == 0 {
 				var c saga.Command
 				if rapid.Bool().Draw(rt, "sig") {
-					c = saga.Command{Kind: "signal", Name: "go", Data: json.RawMessage(`1`)}
+					c = saga.Command{Do: saga.Signal{Name: "go", Data: json.RawMessage(`1`)}}
 				}
 				for _, e := range h.m.Inbox() {
 					if e.Kind == saga.InboxApproval && rapid.Bool().Draw(rt, "this") {
-						c = saga.Command{Kind: rapid.SampledFrom([]string{"approve", "approve", "approve", "reject"}).Draw(rt, "how"), Path: e.Path, Shown: e.ShownHash, Actor: "x", Trusted: true}
+						yes, no := saga.Approve{Shown: e.ShownHash}, saga.Reject{Shown: e.ShownHash}
+						c = saga.Command{Do: rapid.SampledFrom([]saga.Operation{yes, yes, yes, no}).Draw(rt, "how"), Path: e.Path, Actor: "x", Trusted: true}
 					}
 				}
-				if c.Kind != "" {
+				if c.Do != nil {
 					h.mail++
 					if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
 						h.write(r)

@@ -113,12 +113,12 @@ var answers = []string{
 }
 
 var orders = []saga.Command{
-	{Kind: "cancel"}, {Kind: "cancel", Mode: "stop"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "compensate"}, {Kind: "retry"}, {Kind: "retry", NewKey: true},
-	{Kind: "patch", Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}, {Kind: "patch", Labels: map[string]string{"a": "b"}},
-	{Kind: "resolve", Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}, {Kind: "resolve", Outcome: "failed"}, {Kind: "resolve", Outcome: "retry"},
-	{Kind: "approve", Actor: "ann", Role: "ops"}, {Kind: "approve", Actor: "ann", Role: "ops"}, {Kind: "reject", Actor: "ann", Role: "ops", Reason: "no"}, {Kind: "approve", Actor: "eve", Role: "guest"},
-	{Kind: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Kind: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Kind: "signal", Name: "gone"},
-	{Kind: "resolve", Outcome: "skip"}, {Kind: "resolve", Outcome: "compensated"}, {Kind: "resolve", Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)},
+	{Do: saga.Cancel{}}, {Do: saga.Cancel{Mode: "stop"}}, {Do: saga.Pause{}}, {Do: saga.Resume{}}, {Do: saga.Compensate{}}, {Do: saga.Retry{}}, {Do: saga.Retry{NewKey: true}},
+	{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}}, {Do: saga.Patch{Labels: map[string]string{"a": "b"}}},
+	{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}}, {Do: saga.Resolve{Outcome: "failed"}}, {Do: saga.Resolve{Outcome: "retry"}},
+	{Do: saga.Approve{}, Actor: "ann", Role: "ops"}, {Do: saga.Approve{}, Actor: "ann", Role: "ops"}, {Do: saga.Reject{}, Actor: "ann", Role: "ops", Reason: "no"}, {Do: saga.Approve{}, Actor: "eve", Role: "guest"},
+	{Do: saga.Signal{Name: "go", Data: json.RawMessage(`{"a":1}`)}}, {Do: saga.Signal{Name: "go", Data: json.RawMessage(`{"a":1}`)}}, {Do: saga.Signal{Name: "gone"}},
+	{Do: saga.Resolve{Outcome: "skip"}}, {Do: saga.Resolve{Outcome: "compensated"}}, {Do: saga.Resolve{Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)}},
 }
 
 // Whatever the world and people do, the journal stays one that replays; every
@@ -294,7 +294,7 @@ func (h *history) approve() {
 		if e.Kind != saga.InboxApproval {
 			continue
 		}
-		for _, c := range []saga.Command{{Kind: "signal", Name: "go"}, {Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", At: h.now}} {
+		for _, c := range []saga.Command{{Do: saga.Signal{Name: "go"}}, {Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ann", Role: "ops", At: h.now}} {
 			h.mail++
 			if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
 				h.write(r)
@@ -305,18 +305,26 @@ func (h *history) approve() {
 
 func (h *history) order() bool {
 	c := rapid.SampledFrom(orders).Draw(h.t, "order")
-	if c.Kind == "resolve" {
+	if _, resolves := c.Do.(saga.Resolve); resolves {
 		c.Path = rapid.SampledFrom([]string{"a", "b", "c", "e", "pay", "ship", "look", "tell", "many[0].b", "loop"}).Draw(h.t, "path")
 		if in := h.m.Inbox(); len(in) > 0 {
 			c.Path = rapid.SampledFrom(in).Draw(h.t, "entry").Path
 		}
 	}
-	if (c.Kind == "approve" || c.Kind == "reject") && c.Path == "" {
-		c.Path = "ok"
+	if c.Path == "" {
+		shown := ""
 		for _, e := range h.m.Inbox() {
 			if e.Kind == saga.InboxApproval {
-				c.Shown = e.ShownHash
+				shown = e.ShownHash
 			}
+		}
+		switch do := c.Do.(type) {
+		case saga.Approve:
+			do.Shown = shown
+			c.Do, c.Path = do, "ok"
+		case saga.Reject:
+			do.Shown = shown
+			c.Do, c.Path = do, "ok"
 		}
 	}
 	c.At = h.now

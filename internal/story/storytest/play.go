@@ -138,7 +138,7 @@ func (pl *player) dispatch(d machine.Dispatch) {
 
 func (pl *player) command(o saga.Command) {
 	pl.tb.Helper()
-	mail := uuid.NewV5(pl.p.ID, o.Kind+o.Path+pl.now.String())
+	mail := uuid.NewV5(pl.p.ID, o.Do.Verb()+o.Path+pl.now.String())
 	r, err := pl.p.Machine.Validate(mail, o)
 	if err != nil {
 		pl.tb.Fatal(err)

@@ -16,8 +16,8 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 	good, truth := script(t, nil)
 	first := truth.Sagas[0]
 	early := findOp(t, good, func(o linearizability.Op) bool { return o.Do == linearizability.Get })
-	patched := findOp(t, good, func(o linearizability.Op) bool { return o.Command.Kind == "patch" && o.Answer.Status == 200 })
-	resumed := findOp(t, good, func(o linearizability.Op) bool { return o.Command.Kind == "resume" && o.Answer.Replayed })
+	patched := findOp(t, good, func(o linearizability.Op) bool { return o.Verb() == "patch" && o.Answer.Status == 200 })
+	resumed := findOp(t, good, func(o linearizability.Op) bool { return o.Verb() == "resume" && o.Answer.Replayed })
 	started := findOp(t, good, func(o linearizability.Op) bool { return o.Do == linearizability.Start && o.Answer.Status == 201 })
 	last := slices.MaxFunc(good, func(a, b linearizability.Op) int { return int(a.Return - b.Return) }).Return
 
@@ -50,7 +50,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 		}))},
 		"a start that is forgotten": {late(with(started, func(o *linearizability.Op) { o.Key = "never" }))},
 		"a cancel that is forgotten": {late(with(patched, func(o *linearizability.Op) {
-			o.Command = saga.Command{Kind: "cancel", Reason: "forgotten"}
+			o.Command = saga.Command{Do: saga.Cancel{}, Reason: "forgotten"}
 			o.Answer.Status = 202
 			o.Answer.Seq, o.Answer.Body = whole(first)
 		}))},
@@ -64,7 +64,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 			o.Answer = linearizability.Answer{Status: 409, Code: "past_pivot"}
 		})},
 		"a refusal that no longer holds": {late(with(patched, func(o *linearizability.Op) {
-			o.Command = saga.Command{Kind: "pause", Reason: "refused"}
+			o.Command = saga.Command{Do: saga.Pause{}, Reason: "refused"}
 			o.Answer = linearizability.Answer{Status: 409, Code: "paused"}
 		}))},
 		"a lost order, carried out before it was given": {late(with(patched, func(o *linearizability.Op) { o.Answer = linearizability.Answer{} }))},
@@ -79,7 +79,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 		"another saga's records":        {late(linearizability.Op{Do: linearizability.Journal, Saga: first.ID(), Answer: linearizability.Answer{Status: 200, Records: truth.Sagas[1].Records}})},
 		"a journal that cannot be read": {late(linearizability.Op{Do: linearizability.Journal, Saga: first.ID(), Answer: linearizability.Answer{Status: 200, Failed: "cut"}})},
 		"a saga retried that has none": {late(with(patched, func(o *linearizability.Op) {
-			o.Command = saga.Command{Kind: "retry", Reason: "x"}
+			o.Command = saga.Command{Do: saga.Retry{}, Reason: "x"}
 			o.Answer = linearizability.Answer{Status: 201, Saga: first.ID()}
 		}))},
 	} {
@@ -126,7 +126,7 @@ func TestLostAnswersAreForked(t *testing.T) {
 		}
 	}
 	never := good[0]
-	never.Do, never.Saga, never.Key, never.Command, never.Answer = linearizability.Command, truth.Sagas[0].ID(), "", saga.Command{Kind: "cancel", Reason: "never"}, linearizability.Answer{Status: 503}
+	never.Do, never.Saga, never.Key, never.Command, never.Answer = linearizability.Command, truth.Sagas[0].ID(), "", saga.Command{Do: saga.Cancel{}, Reason: "never"}, linearizability.Answer{Status: 503}
 	report(t, linearizability.Check(append(slices.Clone(good), never), truth), 1)
 }
 

@@ -63,27 +63,29 @@ func (c *Client) Command(ctx context.Context, to Target, key, id string, o saga.
 	path, method := "/v1/sagas/"+id, "POST"
 	body := map[string]any{"reason": o.Reason}
 	h := http.Header{}
-	switch o.Kind {
-	case "patch":
+	match := "*"
+	if o.IfSeq != 0 {
+		match = tag(o.IfSeq)
+	}
+	switch do := o.Do.(type) {
+	case saga.Patch:
 		method = "PATCH"
-		body["labels"] = o.Labels
-	case "resolve":
+		body["labels"] = do.Labels
+		h.Set("If-Match", match)
+	case saga.Resolve:
 		path += "/steps/" + o.Path + "/resolve"
-		body["outcome"] = o.Outcome
-		if o.Output != nil {
-			body["output"] = o.Output
+		body["outcome"] = do.Outcome
+		if do.Output != nil {
+			body["output"] = do.Output
+		}
+		h.Set("If-Match", match)
+	case saga.Cancel:
+		path += "/cancel"
+		if do.Mode != "" {
+			body["mode"] = do.Mode
 		}
 	default:
-		path += "/" + o.Kind
-		if o.Mode != "" {
-			body["mode"] = o.Mode
-		}
-	}
-	if o.Kind == "patch" || o.Kind == "resolve" {
-		h.Set("If-Match", "*")
-		if o.IfSeq != 0 {
-			h.Set("If-Match", tag(o.IfSeq))
-		}
+		path += "/" + do.Verb()
 	}
 	text, err := journal.Encode(body)
 	if err != nil {

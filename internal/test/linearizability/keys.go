@@ -27,7 +27,7 @@ func (c *checker) key(key string, ops []Op) {
 	replayed := ""
 	for _, o := range ops {
 		// Such an answer is a start's.
-		if a := o.Answer; a.ok() && a.Replayed && !(o.Command.Kind == "retry" && a.Status == 200) {
+		if a := o.Answer; a.ok() && a.Replayed && !(o.Verb() == "retry" && a.Status == 200) {
 			replayed = fmt.Sprint(a.Status, a.Body)
 		}
 	}
@@ -41,7 +41,7 @@ func (c *checker) key(key string, ops []Op) {
 			continue
 		case k.unknown:
 			k.answer, back = replayed, math.MaxInt64
-		case a.Code == "key_in_flight", o.Command.Kind == "retry" && a.Replayed && a.Status == 200:
+		case a.Code == "key_in_flight", o.Verb() == "retry" && a.Replayed && a.Status == 200:
 			continue
 		case !a.ok():
 			k.answer = ""

@@ -152,7 +152,7 @@ func tally(ops []linearizability.Op, truth *linearizability.Truth) string {
 	for _, o := range ops {
 		what := string(o.Do)
 		if o.Do == linearizability.Command {
-			what = o.Command.Kind
+			what = o.Verb()
 		}
 		kinds[what]++
 		answer := fmt.Sprint(o.Answer.Status)

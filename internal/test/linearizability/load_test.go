@@ -146,7 +146,7 @@ func (l *load) order(ctx context.Context, c *linearizability.Client, to lineariz
 		l.marks++
 		k.order.Reason = fmt.Sprintf("mark-%d", l.marks)
 		l.mu.Unlock()
-		if k.order.Kind != "patch" && rand.IntN(2) == 0 {
+		if _, patches := k.order.Do.(saga.Patch); !patches && rand.IntN(2) == 0 {
 			k.key = "key-of-" + k.order.Reason
 			s.orders = append(s.orders, k)
 		}
@@ -162,26 +162,25 @@ func anyOrder(seq int64) saga.Command {
 	}
 	switch n := rand.IntN(100); {
 	case n < 6:
-		return saga.Command{Kind: "cancel"}
+		return saga.Command{Do: saga.Cancel{}}
 	case n < 8:
-		return saga.Command{Kind: "cancel", Mode: "stop"}
+		return saga.Command{Do: saga.Cancel{Mode: "stop"}}
 	case n < 11:
-		return saga.Command{Kind: "compensate"}
+		return saga.Command{Do: saga.Compensate{}}
 	case n < 28:
-		return saga.Command{Kind: "pause"}
+		return saga.Command{Do: saga.Pause{}}
 	case n < 52:
-		return saga.Command{Kind: "resume"}
+		return saga.Command{Do: saga.Resume{}}
 	case n < 62:
-		return saga.Command{Kind: "retry"}
+		return saga.Command{Do: saga.Retry{}}
 	case n < 82:
-		o := saga.Command{Kind: "resolve", Path: tripSteps[rand.IntN(len(tripSteps))], IfSeq: seq}
-		o.Outcome = []string{"succeeded", "failed", "retry", "skip", "compensated"}[rand.IntN(5)]
-		if o.Outcome == "succeeded" {
-			o.Output = json.RawMessage(`{"id":"found"}`)
+		to := saga.Resolve{Outcome: []string{"succeeded", "failed", "retry", "skip", "compensated"}[rand.IntN(5)]}
+		if to.Outcome == "succeeded" {
+			to.Output = json.RawMessage(`{"id":"found"}`)
 		}
-		return o
+		return saga.Command{Do: to, Path: tripSteps[rand.IntN(len(tripSteps))], IfSeq: seq}
 	}
-	return saga.Command{Kind: "patch", IfSeq: seq, Labels: map[string]string{"l": fmt.Sprint(rand.IntN(3) + 1)}}
+	return saga.Command{Do: saga.Patch{Labels: map[string]string{"l": fmt.Sprint(rand.IntN(3) + 1)}}, IfSeq: seq}
 }
 
 // slots makes n slots.

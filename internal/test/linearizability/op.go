@@ -59,9 +59,12 @@ func (a Answer) ok() bool { return a.Status >= 200 && a.Status < 400 }
 func (o Op) String() string {
 	what := string(o.Do)
 	if o.Do == Command {
-		what = o.Command.Kind
+		what = o.Verb()
 		if o.Command.Path != "" {
-			what += " " + o.Command.Path + " as " + o.Command.Outcome
+			what += " " + o.Command.Path
+			if to, ok := o.Command.Do.(saga.Resolve); ok {
+				what += " as " + to.Outcome
+			}
 		}
 		if o.Command.IfSeq != 0 {
 			what += fmt.Sprintf(" if %d", o.Command.IfSeq)
@@ -129,4 +132,12 @@ func (r *Recorder) Ops() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Op(nil), r.ops...)
+}
+
+// Verb returns the verb of the request's command, "" if it is not a command.
+func (o *Op) Verb() string {
+	if o.Command.Do == nil {
+		return ""
+	}
+	return o.Command.Do.Verb()
 }

@@ -16,7 +16,7 @@ func (c *checker) order(o Op) {
 	case s == nil:
 		c.fail("an order was answered about a saga that is not there", o)
 	case a.Code == "key_in_flight": // implies nothing for the saga
-	case o.Command.Kind == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
+	case o.Verb() == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
 		c.retried(s, o)
 	case a.ok() && a.Replayed: // a stored response: keys() checks it
 	case a.ok():
@@ -54,11 +54,11 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 	if given := c.asked[mark]; len(at) > given {
 		c.fail(fmt.Sprintf("an order that was given %d times was carried out %d times", given, len(at)), o)
 	}
-	if o.Command.Kind == "cancel" && s.End() == saga.Succeeded {
+	if o.Verb() == "cancel" && s.End() == saga.Succeeded {
 		c.fail("a saga succeeded although its cancel was acknowledged", o)
 	}
 	seen := slices.DeleteFunc(slices.Clone(at), func(n int64) bool { return n > a.Seq })
-	stored := a.Status == 202 && o.Command.Kind != "cancel" // the saga may apply it later, and reject it then
+	stored := a.Status == 202 && o.Verb() != "cancel" // the saga may apply it later, and reject it then
 	switch {
 	case stored && c.asked[mark] > 1: // the record may belong to another request, and this one's may come later
 	case len(seen) > 0:
@@ -70,7 +70,7 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 		c.fail("an order was stored, but nobody has read it", o)
 		return
 	}
-	if o.Command.Kind == "resolve" { // the response is the step
+	if o.Verb() == "resolve" { // the response is the step
 		c.says(s, o, event{at: exactly(a.Seq)})
 		return
 	}
@@ -81,7 +81,7 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 func (c *checker) refused(s *Saga, o Op) {
 	code := o.Answer.Code
 	at := append(s.turnedDown(o.Command.Reason, code), s.refuses(o.Command, code)...)
-	if o.Command.Kind == "retry" && code == "saga_succeeded" && s.End() == saga.Succeeded {
+	if o.Verb() == "retry" && code == "saga_succeeded" && s.End() == saga.Succeeded {
 		at = append(at, s.length())
 	}
 	slices.Sort(at)

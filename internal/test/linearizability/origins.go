@@ -18,7 +18,7 @@ func (c *checker) origins() {
 		switch {
 		case o.Do == Start:
 			asked[origin{key: o.Key, body: o.Body}]++
-		case o.Do == Command && o.Command.Kind == "retry":
+		case o.Do == Command && o.Verb() == "retry":
 			asked[origin{key: o.Key, body: o.Saga, mark: o.Command.Reason}]++
 		}
 	}

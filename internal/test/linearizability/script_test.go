@@ -25,7 +25,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 	cl := &linearizability.Client{Recorder: r, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	to, ctx := c.target(), t.Context()
 	order := func(key, id string, o saga.Command) linearizability.Op {
-		o.Reason = o.Kind + "-" + key
+		o.Reason = o.Do.Verb() + "-" + key
 		if o.IfSeq != 0 {
 			o.Reason += "-if"
 		}
@@ -33,7 +33,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 	}
 
 	id := cl.Start(ctx, to, "one", "trip", 1).Answer.Saga
-	order("p", id, saga.Command{Kind: "pause"})
+	order("p", id, saga.Command{Do: saga.Pause{}})
 	cl.Start(ctx, to, "one", "trip", 1)
 	cl.Start(ctx, to, "one", "trip", 2)
 	seq := cl.Get(ctx, to, id, 0, "").Answer.Seq
@@ -42,18 +42,18 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 		<-time.After(50 * time.Millisecond)
 		seq = cl.Get(ctx, to, id, 0, "").Answer.Seq
 	}
-	cl.Command(ctx, to, "", id, saga.Command{Kind: "patch", Reason: "patch-1", IfSeq: seq, Labels: map[string]string{"l": "1"}})
+	cl.Command(ctx, to, "", id, saga.Command{Do: saga.Patch{Labels: map[string]string{"l": "1"}}, Reason: "patch-1", IfSeq: seq})
 	cl.Get(ctx, to, id, seq, "")
-	cl.Command(ctx, to, "", id, saga.Command{Kind: "patch", Reason: "patch-2", IfSeq: seq, Labels: map[string]string{"l": "2"}})
+	cl.Command(ctx, to, "", id, saga.Command{Do: saga.Patch{Labels: map[string]string{"l": "2"}}, Reason: "patch-2", IfSeq: seq})
 	cl.Journal(ctx, to, id, 0, 100, false)
-	order("r", id, saga.Command{Kind: "resume"})
-	order("r", id, saga.Command{Kind: "resume"})
-	order("r2", id, saga.Command{Kind: "resume"})
+	order("r", id, saga.Command{Do: saga.Resume{}})
+	order("r", id, saga.Command{Do: saga.Resume{}})
+	order("r2", id, saga.Command{Do: saga.Resume{}})
 	cl.Get(ctx, to, id, 0, "wait=1")
 	cl.Journal(ctx, to, id, 2, 100, true)
 
 	two := cl.Start(ctx, to, "two", "trip", 3).Answer.Saga
-	order("c", two, saga.Command{Kind: "cancel"})
+	order("c", two, saga.Command{Do: saga.Cancel{}})
 	cl.Get(ctx, to, two, 0, "wait=1")
 	return r.Ops(), c.rest()
 }

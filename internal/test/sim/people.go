@@ -75,12 +75,11 @@ func (s *sim) gather() {
 // decide makes a person approve or reject, allowed or not.
 func (s *sim) decide(in journal.Entry) {
 	who, c := staff[s.aside.IntN(len(staff))], decision(in)
-	if !s.healed && s.aside.IntN(4) == 0 {
-		c.Kind = "reject"
-	}
+	shown, rejects := c.Do.(saga.Approve).Shown, !s.healed && s.aside.IntN(4) == 0
 	if s.fault(WrongHash, in.Path) {
-		c.Shown = strings.Repeat("0", 64)
+		shown = strings.Repeat("0", 64)
 	}
+	c.Do = decide(shown, rejects)
 	if s.fault(NotAllowed, in.Path) {
 		who = everyone()[s.aside.IntN(3)]
 	}
@@ -95,10 +94,17 @@ func (s *sim) decide(in journal.Entry) {
 		s.after(delay+s.aside.between(0, 2*time.Second), func() { s.deliver(m) })
 	}
 	if s.fault(DecidedBoth, in.Path) {
-		c.Kind, c.Actor, c.Role = map[string]string{"approve": "reject", "reject": "approve"}[c.Kind], "bob", "ops"
+		c.Do, c.Actor, c.Role = decide(shown, !rejects), "bob", "ops"
 		both := s.message(in.Saga, c)
 		s.after(delay, func() { s.deliver(both) })
 	}
+}
+
+func decide(shown string, rejects bool) saga.Operation {
+	if rejects {
+		return saga.Reject{Shown: shown}
+	}
+	return saga.Approve{Shown: shown}
 }
 
 // decision returns the command that approves the request that an entry shows.
@@ -107,7 +113,7 @@ func decision(in journal.Entry) saga.Command {
 	if err := json.Unmarshal(in.Data, &e); err != nil {
 		panic(err)
 	}
-	return saga.Command{Kind: "approve", Path: in.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", Reason: "looked"}
+	return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: in.Path, Actor: "ann", Role: "ops", Reason: "looked"}
 }
 
 // signalSome sends a saga a signal that one of its steps waits for, has waited for, or will wait
@@ -132,7 +138,7 @@ func (s *sim) signal(h journal.Head) {
 		delay = s.aside.between(time.Second, 15*time.Second)
 	}
 	s.n++
-	m := s.message(h.ID, saga.Command{Kind: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
+	m := s.message(h.ID, saga.Command{Do: saga.Signal{Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`)}, Actor: "partner"})
 	s.after(delay, func() { s.deliver(m) })
 	if s.fault(SignalTwice, h.Definition) {
 		s.after(delay+s.aside.between(0, 5*time.Second), func() { s.deliver(m) })
@@ -176,7 +182,7 @@ func (s *sim) help(h journal.Head) {
 		s.signal(h)
 	}
 	if h.Status == string(saga.PausedStatus) {
-		s.send(h.ID, saga.Command{Kind: "resume"})
+		s.send(h.ID, saga.Command{Do: saga.Resume{}})
 		return
 	}
 	inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Saga: h.ID, Limit: 10})
@@ -188,34 +194,37 @@ func (s *sim) help(h journal.Head) {
 		if err := json.Unmarshal(in.Data, &e); err != nil {
 			panic(err)
 		}
-		c := saga.Command{Kind: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
+		resolve := func(outcome string, output json.RawMessage) saga.Command {
+			return saga.Command{Do: saga.Resolve{Outcome: outcome, Output: output}, Path: in.Path, Reason: "looked"}
+		}
+		c := resolve("retry", nil)
 		switch in.Kind {
 		case saga.InboxInDoubt:
 			id, live := s.world.did(e.Key)
 			switch {
 			case live:
-				c.Outcome, c.Output = "succeeded", json.RawMessage(`{"id":"`+id+`"}`)
+				c = resolve("succeeded", json.RawMessage(`{"id":"`+id+`"}`))
 			case s.childAt(h.ID, in.Path) != nil: // the child exists, and reports its result when it is asked again
 			default:
-				c.Outcome = "failed"
+				c = resolve("failed", nil)
 			}
 		case saga.InboxStuck:
 			if in.Path == "" { // a saga in quarantine
-				c = saga.Command{Kind: "resume"}
+				c = saga.Command{Do: saga.Resume{}}
 			} else if e.Way == journal.Do {
 				// The budget may be the cause.
-				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}})
-				c = saga.Command{Kind: "retry", NewKey: true, Reason: "fixed"}
+				s.send(h.ID, saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}})
+				c = saga.Command{Do: saga.Retry{NewKey: true}, Reason: "fixed"}
 			} else {
-				c.Outcome = "compensated"
+				c = resolve("compensated", nil)
 				if s.liveForward(h.ID, in.Path) {
-					c.Outcome = "retry"
+					c = resolve("retry", nil)
 				}
 			}
 		case saga.InboxApproval:
 			c = decision(in)
 		case saga.InboxBudget:
-			c = saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
+			c = saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}}
 		}
 		s.send(h.ID, c)
 	}

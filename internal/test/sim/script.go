@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -156,9 +157,9 @@ func (d *dice) roll(k Kind) bool {
 
 // commands are what people send to sagas.
 var commands = []saga.Command{
-	{Kind: "cancel", Reason: "sim"}, {Kind: "cancel", Reason: "sim"}, {Kind: "pause"}, {Kind: "compensate", Reason: "sim"},
-	{Kind: "cancel", Mode: "stop", Reason: "sim"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "patch", Labels: map[string]string{"a": "b"}}, {Kind: "resume"},
-	{Kind: "signal", Name: "go", Data: json.RawMessage(`"early"`)},
+	{Do: saga.Cancel{}, Reason: "sim"}, {Do: saga.Cancel{}, Reason: "sim"}, {Do: saga.Pause{}}, {Do: saga.Compensate{}, Reason: "sim"},
+	{Do: saga.Cancel{Mode: "stop"}, Reason: "sim"}, {Do: saga.Pause{}}, {Do: saga.Resume{}}, {Do: saga.Patch{Labels: map[string]string{"a": "b"}}}, {Do: saga.Resume{}},
+	{Do: saga.Signal{Name: "go", Data: json.RawMessage(`"early"`)}},
 }
 
 // randomScript returns the starts and commands of a seed, and the random source that decides its
@@ -208,7 +209,9 @@ func ReadScript(file string) (Script, error) {
 	var sc Script
 	b, err := os.ReadFile(file)
 	if err == nil {
-		err = json.Unmarshal(b, &sc)
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.DisallowUnknownFields() // a part that is not read would be left out of the run
+		err = d.Decode(&sc)
 	}
 	if err != nil {
 		return sc, fmt.Errorf("script %s: %w", file, err)

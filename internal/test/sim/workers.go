@@ -258,7 +258,7 @@ func (j *job) end() {
 
 // report stores the result of a task as package api does.
 func (j *job) report(r saga.TaskResult) error {
-	data, err := json.Marshal(saga.Command{Kind: "task", Path: j.t.Path, Way: j.t.Way, Attempt: j.t.Attempt, Actor: j.w.name, Task: &r})
+	data, err := json.Marshal(saga.Command{Do: saga.EndTask{Way: j.t.Way, Attempt: j.t.Attempt, Result: r}, Path: j.t.Path, Actor: j.w.name})
 	if err != nil {
 		panic(err)
 	}

@@ -178,7 +178,7 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 		told.InDoubt = false // the effects that remain will not change: a person must act
 		return told.Answer()
 	}
-	order, err := saga.Command{Kind: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
+	order, err := saga.Command{Do: saga.Revert{}, Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
 	if err != nil {
 		return refused("request_invalid", "%v", err)
 	}

@@ -251,7 +251,7 @@ func TestCancelGoesDown(t *testing.T) {
 		m := r.machine(kid)
 		return m != nil && m.Status() == saga.Waiting
 	})
-	data, _ := json.Marshal(saga.Command{Kind: "cancel", Reason: "enough"})
+	data, _ := json.Marshal(saga.Command{Do: saga.Cancel{}, Reason: "enough"})
 	if err := r.engine.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestRefusalSettles(t *testing.T) {
 	r.bootWith(r.store, func(c engine.Caller) engine.Caller { s.next = c; return s })
 	id := r.start("p", "null")
 	<-s.arrived
-	data, err := json.Marshal(saga.Command{Kind: "cancel"})
+	data, err := json.Marshal(saga.Command{Do: saga.Cancel{}})
 	if err != nil {
 		t.Fatal(err)
 	}
