@@ -14,7 +14,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/machine"
 )
 
 // acceptedEvent is the result of one event.
@@ -133,7 +132,7 @@ func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 	}
 	var started saga.StartedData
 	if err := json.Unmarshal(first[0].Data, &started); err != nil {
-		return "", fmt.Errorf("saga %s: %w: %w", id, machine.ErrUnreadable, err)
+		return "", fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
 	return started.Starter(), nil
 }

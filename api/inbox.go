@@ -12,7 +12,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/machine"
 )
 
 // inboxEntry is the response for one item that needs a person.
@@ -52,7 +51,7 @@ func (s *server) inbox(c echo.Context) error {
 	for i, e := range list {
 		views[i] = inboxEntry{ID: e.ID.String(), Kind: e.Kind, Saga: e.Saga.String(), Definition: e.Definition, Path: e.Path, Since: saga.Time{Time: e.Since}}
 		if err := json.Unmarshal(e.Data, &views[i].Entry); err != nil {
-			return fmt.Errorf("inbox entry %s: %w: %w", e.ID, machine.ErrUnreadable, err)
+			return fmt.Errorf("inbox entry %s: %w: %w", e.ID, saga.ErrUnreadable, err)
 		}
 	}
 	return reply(c, http.StatusOK, cut(views, limit, func(last inboxEntry) string {

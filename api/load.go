@@ -43,11 +43,11 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 		return nil, sagaError(id, err)
 	}
 	if len(first) == 0 {
-		return nil, fmt.Errorf("saga %s: %w: it has no records", id, machine.ErrUnreadable)
+		return nil, fmt.Errorf("saga %s: %w: it has no records", id, saga.ErrUnreadable)
 	}
 	var d saga.StartedData
 	if err := json.Unmarshal(first[0].Data, &d); err != nil {
-		return nil, fmt.Errorf("saga %s: %w: %w", id, machine.ErrUnreadable, err)
+		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
 	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))
 	if errors.Is(err, journal.ErrNotFound) { // it existed when the saga started

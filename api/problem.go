@@ -135,7 +135,7 @@ func asProblem(err error) *problem {
 		return fail("not_found", "check the path: the resource does not exist")
 	case errors.Is(err, saga.ErrBusy):
 		return fail("busy", "nothing was started: send the same request again later").after(1)
-	case errors.Is(err, machine.ErrImpossible), errors.Is(err, machine.ErrUnreadable), errors.Is(err, journal.ErrBroken):
+	case errors.Is(err, machine.ErrImpossible), errors.Is(err, saga.ErrUnreadable), errors.Is(err, journal.ErrBroken):
 		return fail("journal_unreadable", "read its records at /journal, and check them with `recourse verify`; a newer release may have written them")
 	case errors.Is(err, saga.ErrStopping):
 		return fail("unavailable", "this node is stopping, and nothing was started: send the same request to another node, or retry in a second").after(1)

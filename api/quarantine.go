@@ -45,7 +45,7 @@ func recovered(id uuid.UUID, f func() error) (err error) {
 var errPoison = errors.New("the program panics when it reads it")
 
 func unreadable(err error) bool {
-	for _, e := range []error{saga.ErrUnusable, machine.ErrUnreadable, machine.ErrImpossible, journal.ErrBroken, errPoison} {
+	for _, e := range []error{saga.ErrUnusable, saga.ErrUnreadable, machine.ErrImpossible, journal.ErrBroken, errPoison} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -79,7 +79,7 @@ func headView(h journal.Head) (machine.View, error) {
 	var sum saga.Summary
 	if len(h.Summary) > 0 {
 		if err := json.Unmarshal(h.Summary, &sum); err != nil {
-			return machine.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, machine.ErrUnreadable, err)
+			return machine.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, saga.ErrUnreadable, err)
 		}
 	}
 	v := machine.View{

@@ -267,7 +267,7 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		}
 		var c saga.Command
 		if err := json.Unmarshal(m.Data, &c); err != nil {
-			return fmt.Errorf("%w: message %s: %w", machine.ErrUnreadable, m.ID, err)
+			return fmt.Errorf("%w: message %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
 		if end, ok := c.Do.(saga.EndTask); ok {
 			if end.Attempt == 0 { // the result of a child saga, which does not know the attempt

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of starts and of definitions, shared by the packages that start sagas, run them and store
-// definitions.
+// Errors of starts, of definitions and of journals, shared by the packages that start sagas, run
+// them, read them and store definitions.
 var (
 	// ErrBusy says that the node runs as many sagas as it may. Nothing was written.
 	ErrBusy = errors.New("the node is at its limit of running sagas")
@@ -19,4 +19,7 @@ var (
 	// ErrUnusable says that this program cannot use a definition that another program has
 	// published. It does not touch the definition's sagas.
 	ErrUnusable = errors.New("this program cannot use the definition")
+	// ErrUnreadable says that this program does not know the kind of a journal's record, or cannot
+	// read its data.
+	ErrUnreadable = errors.New("record cannot be read")
 )

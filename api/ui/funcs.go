@@ -13,7 +13,7 @@ import (
 	"recourse/internal/costs/tally"
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/machine"
+	"recourse/saga/history"
 )
 
 // funcs are the functions for templates.
@@ -66,7 +66,7 @@ func classMark(class journal.Class) string {
 }
 
 // lasted returns the duration of an attempt; "" while it is in flight.
-func lasted(a machine.AttemptView) string {
+func lasted(a history.Attempt) string {
 	if a.EndedAt == nil {
 		return ""
 	}

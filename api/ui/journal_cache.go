@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"recourse/journal"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -33,7 +34,7 @@ type followed struct {
 	records []journal.Record
 	bytes   int              // bytes of the records' data
 	machine *machine.Machine // state after the records; nil if not computed, or if they cannot be applied
-	log     machine.StepLog
+	log     history.Steps
 }
 
 // take returns the cached saga, or an empty one. It waits while another request has it.
@@ -79,4 +80,4 @@ func (k *followed) add(records []journal.Record) {
 }
 
 // forget empties the followed saga.
-func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, machine.StepLog{} }
+func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, history.Steps{} }

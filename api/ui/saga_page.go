@@ -16,6 +16,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -133,18 +134,19 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 		if err != nil {
 			return err
 		}
-		k.machine, k.log = machine.New(def, id), machine.StepLog{}
+		k.machine, k.log = machine.New(def, id), history.Steps{}
 	}
 	d.Def = k.machine.Definition()
-	for _, r := range k.records[k.machine.Seq():] {
-		if err := k.machine.Apply(r); err != nil {
+	fresh := k.records[k.machine.Seq():]
+	for i := range fresh {
+		if err := k.machine.Apply(fresh[i]); err != nil {
 			return err
 		}
-		if err := k.log.Add(r); err != nil {
+		if err := k.log.Add(&fresh[i]); err != nil {
 			return err
 		}
 	}
-	d.Saga, d.Steps = k.machine.View(), k.log.Steps(k.machine)
+	d.Saga, d.Steps = k.machine.View(), machine.StepsOf(k.machine, &k.log)
 	d.machine = k.machine
 	return nil
 }

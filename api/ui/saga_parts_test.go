@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -17,13 +18,13 @@ func TestMoney(t *testing.T) {
 		"tokens": {"input": 7, "output": 3}, "models": {"b-model": {"input": 7, "output": 3, "spent": "0.20"}, "a-model": {"input": 0, "output": 0, "spent": "0"}}}}`), &d.Saga); err != nil {
 		t.Fatal(err)
 	}
-	attempt := func(class journal.Class, cost string) machine.AttemptView {
-		return machine.AttemptView{Class: class, Cost: cost}
+	attempt := func(class journal.Class, cost string) history.Attempt {
+		return history.Attempt{Class: class, Cost: cost}
 	}
 	d.Steps = []machine.StepView{
 		{Path: "free", Cost: "0"},
-		{Path: "cheap", Cost: "0.1", Attempts: []machine.AttemptView{attempt(journal.Succeeded, "0.1")}},
-		{Path: "dear", Cost: "0.25", Attempts: []machine.AttemptView{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
+		{Path: "cheap", Cost: "0.1", Attempts: []history.Attempt{attempt(journal.Succeeded, "0.1")}},
+		{Path: "dear", Cost: "0.25", Attempts: []history.Attempt{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
 	}
 	want := moneyView{
 		Spent: "0.35 EUR", Wasted: "0.10 EUR", Reserved: "0.05 EUR", Budget: "1.00 EUR", Good: 250, Bad: 100, ReservedShare: 50, Any: true, Tokens: saga.TokensView{Input: 7, Output: 3},

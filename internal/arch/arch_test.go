@@ -42,7 +42,7 @@ var may = map[string][]string{
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
 	"trigger":                {"catalog", "journal", "saga", "saga/machine"},
 	"catalog":                {"journal", "saga", "saga/dsl"},
-	"internal/story":         {"journal", "saga", "saga/machine", "retry"},
+	"internal/story":         {"journal", "saga", "saga/history", "retry"},
 
 	"journal/memory":      {"journal"},
 	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
@@ -53,11 +53,11 @@ var may = map[string][]string{
 	"engine":     {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
-	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                      {},
 	"internal/costs":                {"engine", "internal/costs/tally", "journal", "retry", "saga"},
-	"internal/costs/tally":          {"journal", "retry", "saga", "saga/machine"},
+	"internal/costs/tally":          {"journal", "retry", "saga"},
 	"internal/egress":               {"internal/httptext", "internal/quota"},
 	"internal/egress/egresstest":    {},
 	"internal/cloudevent":           {"saga"},
@@ -118,7 +118,7 @@ var may = map[string][]string{
 }
 
 // sequential packages are pure. Nothing in them or in their tests runs concurrently.
-var sequential = []string{"saga", "saga/expr", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
+var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
 var pure = slices.Concat(sequential, []string{"internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",

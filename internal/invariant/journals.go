@@ -51,7 +51,7 @@ func (c *sagaCheck) hashes(s Saga) bool {
 // unread checks invariant 22: a node writes nothing after a record that it cannot read.
 func (c *sagaCheck) unread(t *sagaState) {
 	at := t.brokenSeq()
-	if c.cfg.OneProgram && errors.Is(t.brokenAt, machine.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
+	if c.cfg.OneProgram && errors.Is(t.brokenAt, saga.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
 		c.say(22, at+1, "record %d cannot be read, but %d more were written after it", at, t.Records[len(t.Records)-1].Seq-at)
 	}
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // Apply applies the journal's next record. After an error, which wraps ErrImpossible or
-// ErrUnreadable, the machine must not be used. Apply does not check hashes; journal.Verify does.
+// saga.ErrUnreadable, the machine must not be used. Apply does not check hashes; journal.Verify
+// does.
 func (m *Machine) Apply(r journal.Record) error {
 	if err := m.apply(r); err != nil {
 		return fmt.Errorf("saga %s: record %d (%s %s): %w", m.id, r.Seq, r.Kind, r.Path, err)
@@ -51,7 +52,7 @@ func (m *Machine) apply(r journal.Record) error {
 	case journal.Finished:
 		return m.applyFinished(r)
 	}
-	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
+	return fmt.Errorf("%w: kind %q", saga.ErrUnreadable, r.Kind)
 }
 
 // take returns a record's data: as its draft had it, if the record is being appended, or decoded.
@@ -68,7 +69,7 @@ func read(r journal.Record, into any) error {
 		return nil
 	}
 	if err := json.Unmarshal(r.Data, into); err != nil {
-		return fmt.Errorf("%w: data: %w", ErrUnreadable, err)
+		return fmt.Errorf("%w: data: %w", saga.ErrUnreadable, err)
 	}
 	return nil
 }
@@ -142,7 +143,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 		return fmt.Errorf("%w: attempt %d after %d", ErrImpossible, r.Attempt, s.attempts)
 	}
 	if d.Request == nil {
-		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
+		return fmt.Errorf("%w: an intent without a request", saga.ErrUnreadable)
 	}
 	if sp, ok := n.step.Body.(saga.Spawner); ok && s == &n.forward {
 		n.child = sp.Child(*d.Request)
@@ -159,7 +160,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	if d.Reserve != "" {
 		reserve, err := retry.Amount(d.Reserve, m.currency())
 		if err != nil {
-			return fmt.Errorf("%w: reserve: %w", ErrUnreadable, err)
+			return fmt.Errorf("%w: reserve: %w", saga.ErrUnreadable, err)
 		}
 		s.reserved = reserve
 		m.account.Reserve(reserve)
@@ -177,7 +178,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	}
 	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
+		return fmt.Errorf("%w: next %q", saga.ErrUnreadable, d.Next)
 	}
 	if s.state == inFlight && r.Attempt != s.attempts {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is in flight", ErrImpossible, r.Attempt, s.attempts)
@@ -187,7 +188,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	if d.Cost != "" {
 		var err error
 		if cost, err = retry.Amount(d.Cost, m.currency()); err != nil {
-			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
+			return fmt.Errorf("%w: cost: %w", saga.ErrUnreadable, err)
 		}
 		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
 	} else if !s.reserved.IsZero() {
@@ -262,7 +263,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	}
 	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
+		return fmt.Errorf("%w: next %q", saga.ErrUnreadable, d.Next)
 	}
 	switch d.Next {
 	case saga.NextDone:
@@ -373,7 +374,7 @@ func (m *Machine) applyFinished(r journal.Record) error {
 		return err
 	}
 	if !d.Status.Terminal() {
-		return fmt.Errorf("%w: status %q is not terminal", ErrUnreadable, d.Status)
+		return fmt.Errorf("%w: status %q is not terminal", saga.ErrUnreadable, d.Status)
 	}
 	m.finished, m.residual, m.reason = &d, d.Residual, d.Reason
 	return nil

@@ -299,7 +299,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 	case "resolve":
 		return m.applyResolve(r, d)
 	}
-	return fmt.Errorf("%w: command %q", ErrUnreadable, d.Kind)
+	return fmt.Errorf("%w: command %q", saga.ErrUnreadable, d.Kind)
 }
 
 func (m *Machine) operatorReason(code, title string, d saga.CommandData) *saga.Reason {
@@ -348,7 +348,7 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 			m.residual = append(m.residual, residue(n, d.Reason))
 		}
 	default:
-		return fmt.Errorf("%w: outcome %q", ErrUnreadable, d.Outcome)
+		return fmt.Errorf("%w: outcome %q", saga.ErrUnreadable, d.Outcome)
 	}
 	if err := m.move(s, ev, r); err != nil {
 		return err

@@ -20,9 +20,6 @@ var (
 	// ErrImpossible says that the record cannot follow the records before it. The journal belongs
 	// to another definition, was written by a later program, or is damaged.
 	ErrImpossible = errors.New("record cannot follow")
-	// ErrUnreadable says that this program does not know the record's kind, or cannot read its
-	// data.
-	ErrUnreadable = errors.New("record cannot be read")
 	// ErrStale says that the answer belongs to an attempt that is no longer in flight.
 	ErrStale = errors.New("attempt is not in flight")
 )
@@ -331,7 +328,7 @@ func (m *Machine) pin(d saga.StartedData) error {
 	for name, raw := range d.Vars { // any order
 		v, err := expr.Decode(raw)
 		if err != nil {
-			return fmt.Errorf("%w: var %s: %w", ErrUnreadable, name, err)
+			return fmt.Errorf("%w: var %s: %w", saga.ErrUnreadable, name, err)
 		}
 		m.vars[name] = v
 	}
@@ -357,7 +354,7 @@ func (m *Machine) rebudget(b *saga.BudgetData) error {
 	}
 	amount, err := retry.Amount(b.Amount, b.Currency)
 	if err != nil {
-		return fmt.Errorf("%w: budget: %w", ErrUnreadable, err)
+		return fmt.Errorf("%w: budget: %w", saga.ErrUnreadable, err)
 	}
 	m.account.Budget = &amount
 	return nil

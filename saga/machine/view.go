@@ -2,7 +2,6 @@ package machine
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // View is a saga as users see it.
@@ -240,66 +240,35 @@ func (n *node) passes(i int) bool {
 
 // StepView is a step as users see it.
 type StepView struct {
-	Path     string          `json:"path"`
-	Kind     string          `json:"kind"`
-	Use      string          `json:"use,omitempty"` // the action that it uses, with its version
-	Status   StepStatus      `json:"status"`
-	Attempts []AttemptView   `json:"attempts"`
-	Input    json.RawMessage `json:"input,omitempty"` // the last request
-	Output   json.RawMessage `json:"output,omitempty"`
-	Error    *saga.Failure   `json:"error,omitempty"`
-	Key      string          `json:"key"`
-	Cost     string          `json:"cost"`
-}
-
-// AttemptView is one attempt as users see it.
-type AttemptView struct {
-	Attempt    int           `json:"attempt"`
-	Generation int           `json:"generation"`
-	Way        journal.Way   `json:"way"`
-	Class      journal.Class `json:"class,omitempty"` // absent while in flight
-	Key        string        `json:"key,omitempty"`
-	SentAt     saga.Time     `json:"sent_at"`
-	EndedAt    *saga.Time    `json:"ended_at,omitempty"`
-	StatusCode int           `json:"status_code,omitempty"`
-	Error      *saga.Failure `json:"error,omitempty"`
-	Cost       string        `json:"cost,omitempty"`
-	Query      bool          `json:"query,omitempty"` // a status check, not the step itself
+	Path     string            `json:"path"`
+	Kind     string            `json:"kind"`
+	Use      string            `json:"use,omitempty"` // the action that it uses, with its version
+	Status   StepStatus        `json:"status"`
+	Attempts []history.Attempt `json:"attempts"`
+	Input    json.RawMessage   `json:"input,omitempty"` // the last request
+	Output   json.RawMessage   `json:"output,omitempty"`
+	Error    *saga.Failure     `json:"error,omitempty"`
+	Key      string            `json:"key"`
+	Cost     string            `json:"cost"`
 }
 
 // Steps returns every step of the definition, in its order, including steps that were not reached.
 // Steps in loops are listed once for each iteration that has begun. records are the records that
-// were applied to the machine. An error wraps ErrUnreadable.
+// were applied to the machine. An error wraps saga.ErrUnreadable.
 func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
-	var s StepLog
-	for _, r := range records {
-		if err := s.Add(r); err != nil {
+	var log history.Steps
+	for i := range records {
+		if err := log.Add(&records[i]); err != nil {
 			return nil, err
 		}
 	}
-	return s.Steps(m), nil
+	return StepsOf(m, &log), nil
 }
 
-// StepLog collects what records say about a saga's steps and what its machine does not keep, so
-// that a growing journal is read only once. The zero value has read nothing. It is not safe for
-// concurrent use.
-type StepLog struct {
-	byPath map[string]*stepRecords
-}
-
-// stepRecords is what records say about one step.
-type stepRecords struct {
-	attempts []AttemptView
-	input    json.RawMessage
-	output   json.RawMessage // of the first attempt that succeeded
-	cost     retry.Money
-	priced   bool // some of its cost is known
-}
-
-// Steps lists the steps as Steps does. The records that were added must be those that were applied
-// to m. The list is valid until more records are added.
-func (s *StepLog) Steps(m *Machine) []StepView {
-	l := &lister{m: m, log: s, list: make([]StepView, 0, len(m.steps))}
+// StepsOf lists the steps as Steps does. log must have the records that were applied to m. The list
+// is valid until more records are added to log.
+func StepsOf(m *Machine, log *history.Steps) []StepView {
+	l := &lister{m: m, log: log, list: make([]StepView, 0, len(m.steps))}
 	l.steps(m.def.Steps, "", false)
 	l.steps(m.def.Finally, "", false)
 	return l.list
@@ -308,7 +277,7 @@ func (s *StepLog) Steps(m *Machine) []StepView {
 // lister makes the views of steps.
 type lister struct {
 	m    *Machine
-	log  *StepLog
+	log  *history.Steps
 	list []StepView
 }
 
@@ -334,7 +303,7 @@ func (l *lister) steps(steps []*saga.Step, prefix string, left bool) {
 
 func (l *lister) step(s *saga.Step, path string, left bool) *node {
 	m, n := l.m, l.m.steps[path]
-	v := StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []AttemptView{}, Cost: "0"}
+	v := StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []history.Attempt{}, Cost: "0"}
 	if left {
 		v.Status = StepSkipped
 	}
@@ -350,73 +319,12 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 	if v.Key == "" {
 		v.Key = idempotency.Key(m.id, path, journal.Do, 0)
 	}
-	if t := l.log.byPath[path]; t != nil {
-		v.Attempts, v.Input = t.attempts, t.input
+	if said := l.log.Step(path); said != nil {
+		v.Attempts, v.Input, v.Cost = said.Attempts, said.Input, said.Cost()
 		if v.Output == nil { // for an iteration that has ended
-			v.Output = t.output
-		}
-		if t.priced {
-			v.Cost = t.cost.Decimal()
+			v.Output = said.Output
 		}
 	}
 	l.list = append(l.list, v)
 	return n
-}
-
-// Add adds the journal's next record. An error wraps ErrUnreadable.
-func (s *StepLog) Add(r journal.Record) error {
-	if r.Attempt == 0 || r.Kind != journal.Intent && r.Kind != journal.Outcome {
-		return nil
-	}
-	path, query := saga.SplitQuery(r.Path)
-	t := s.byPath[path]
-	if t == nil {
-		t = &stepRecords{}
-		if s.byPath == nil {
-			s.byPath = make(map[string]*stepRecords)
-		}
-		s.byPath[path] = t
-	}
-	if r.Kind == journal.Intent {
-		return t.intent(r, query)
-	}
-	return t.outcome(r, query)
-}
-
-func (t *stepRecords) intent(r journal.Record, query bool) error {
-	var d saga.IntentData
-	if err := read(r, &d); err != nil {
-		return err
-	}
-	if !query && r.Way == journal.Do && d.Request != nil {
-		t.input = saga.Encode(d.Request)
-	}
-	t.attempts = append(t.attempts, AttemptView{Attempt: r.Attempt, Generation: r.Generation, Way: r.Way, Key: r.Key, SentAt: saga.Time{Time: r.At}, Query: query})
-	return nil
-}
-
-func (t *stepRecords) outcome(r journal.Record, query bool) error {
-	var d saga.OutcomeData
-	if err := read(r, &d); err != nil {
-		return err
-	}
-	for i := len(t.attempts) - 1; i >= 0; i-- {
-		a := &t.attempts[i]
-		if a.Attempt != r.Attempt || a.Way != r.Way || a.Query != query {
-			continue
-		}
-		a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &saga.Time{Time: r.At}, d.StatusCode, d.Error, d.Cost
-		break
-	}
-	if t.output == nil && !query && r.Way == journal.Do && r.Class == journal.Succeeded {
-		t.output = d.Output
-	}
-	if d.Cost != "" {
-		cost, err := retry.Amount(d.Cost, "")
-		if err != nil {
-			return errors.Join(ErrUnreadable, err)
-		}
-		t.cost, t.priced = t.cost.Add(cost), true
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
-	"recourse/saga/machine"
 )
 
 // By says how sagas are grouped: one of the constants, or ByLabel and a label's name.
@@ -41,7 +40,7 @@ type place struct{ key, currency string }
 // New returns an empty tally.
 func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
 
-// Add counts one saga in each tally. After an error, which wraps machine.ErrUnreadable, the tallies
+// Add counts one saga in each tally. After an error, which wraps saga.ErrUnreadable, the tallies
 // must not be used.
 func Add(c journal.Cost, tallies ...*Tally) error {
 	var sum struct{ Cost saga.CostView }
@@ -71,7 +70,7 @@ func (t *Tally) add(c journal.Cost, cost *saga.CostView) error {
 }
 
 func unreadable(c journal.Cost, err error) error {
-	return fmt.Errorf("saga %s: %w: summary: %w", c.ID, machine.ErrUnreadable, err)
+	return fmt.Errorf("saga %s: %w: summary: %w", c.ID, saga.ErrUnreadable, err)
 }
 
 func (t *Tally) key(c journal.Cost) string {

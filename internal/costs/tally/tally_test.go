@@ -12,7 +12,7 @@ import (
 
 	"recourse/journal"
 	"recourse/retry"
-	"recourse/saga/machine"
+	"recourse/saga"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -141,7 +141,7 @@ func TestGroupsLeftOut(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	for _, summary := range []string{`{`, usd("-1"), usd("1e99"), usd("x"), `{"cost":{"spent":"1","wasted":"?"}}`} {
 		tally := New(ByDefinition)
-		if err := Add(cost(1, "a", summary, false), tally); !errors.Is(err, machine.ErrUnreadable) {
+		if err := Add(cost(1, "a", summary, false), tally); !errors.Is(err, saga.ErrUnreadable) {
 			t.Errorf("%s: %v", summary, err)
 		}
 		if list, _ := tally.Groups(0, false); len(list) != 0 {

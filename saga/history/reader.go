@@ -1,0 +1,56 @@
+package history
+
+import (
+	"time"
+
+	"recourse/journal"
+)
+
+// Reader makes events of the records of one saga, which must be read in their order. The zero value
+// has read nothing. It is not safe for concurrent use.
+type Reader struct {
+	// Keep reports whether the reader keeps the record of an intent until its outcome; nil: it
+	// keeps all. A record's data can be large.
+	Keep func(*Event) bool
+
+	began    time.Time
+	node     string
+	inFlight map[Track]Begun
+}
+
+// Read returns the event of the journal's next record. The event, and the reader while the attempt
+// is in flight, refer to the record.
+func (r *Reader) Read(rec *journal.Record) Event {
+	if rec.Seq == 1 {
+		r.began, r.node = rec.At, rec.Node
+	}
+	e := Event{Record: rec, Since: rec.At.Sub(r.began), TakeOver: r.node != "" && r.node != rec.Node}
+	r.node = rec.Node
+	if rec.Path == "" {
+		return e
+	}
+	e.Track = TrackOf(rec)
+	if rec.Attempt == 0 { // not an attempt, but a wait, or a step that sends nothing
+		return e
+	}
+	switch rec.Kind {
+	case journal.Intent:
+		b := Begun{At: rec.At, attempt: rec.Attempt}
+		if r.Keep == nil || r.Keep(&e) {
+			b.Record = rec
+		}
+		if r.inFlight == nil {
+			r.inFlight = make(map[Track]Begun)
+		}
+		r.inFlight[e.Track] = b
+	case journal.Outcome:
+		if b := r.inFlight[e.Track]; b.attempt == rec.Attempt {
+			e.Begun = b
+			delete(r.inFlight, e.Track)
+		}
+	}
+	return e
+}
+
+// Began returns when the saga started; the zero time if its start was not read.
+func (r *Reader) Began() time.Time { return r.began }
