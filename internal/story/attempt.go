@@ -10,47 +10,38 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
-// querySuffix ends the path of a step's status check.
-const querySuffix = ".verify"
-
-func track(r journal.Record) string { return string(r.Way) + " " + r.Path }
-
-func (t *Teller) intent(r journal.Record) []Line {
-	var d saga.IntentData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) intent(e *history.Event, d *saga.IntentData) []Line {
 	if d.Awaited != nil {
-		return t.awaits(r.Path, d)
+		return t.awaits(e.Path, d)
 	}
 	if d.WakeAt != nil {
-		return t.one("…", r.Path, "sleeps until "+d.WakeAt.UTC().Format(journal.TimeFormat), Plain)
+		return t.one("…", e.Path, "sleeps until "+d.WakeAt.UTC().Format(journal.TimeFormat), Plain)
 	}
 	text := "a request without content"
 	if d.Request != nil {
 		verb, object := d.Request.Target()
 		text = verb + " " + Place(object)
 	}
-	if r.Attempt > 1 {
-		text += fmt.Sprintf(", attempt %d", r.Attempt)
+	if e.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", e.Attempt)
 	}
-	if r.Key != "" {
-		text += ", " + t.key(r)
+	if e.Key != "" {
+		text += ", " + t.key(e)
 	}
-	t.sent[track(r)] = r.At
-	if r.Way == journal.Undo {
-		return t.one("←", r.Path, "undo: "+text, Dimmed)
+	if e.Way == journal.Undo {
+		return t.one("←", e.Path, "undo: "+text, Dimmed)
 	}
-	if step, query := saga.SplitQuery(r.Path); query {
-		return t.one("→", step, "status query: "+text, Dimmed)
+	if e.Track.Check {
+		return t.one("→", e.Track.Step, "status query: "+text, Dimmed)
 	}
-	return t.one("→", r.Path, text, Dimmed)
+	return t.one("→", e.Path, text, Dimmed)
 }
 
 // awaits describes what a step waits for.
-func (t *Teller) awaits(path string, d saga.IntentData) []Line {
+func (t *Teller) awaits(path string, d *saga.IntentData) []Line {
 	text := "waits for the signal " + d.Awaited.Signal
 	if a := d.Awaited.Approval; a != nil {
 		text = "asks: " + Short(a.Title, 110)
@@ -62,14 +53,14 @@ func (t *Teller) awaits(path string, d saga.IntentData) []Line {
 }
 
 // key returns the key, and whether it was sent before.
-func (t *Teller) key(r journal.Record) string {
-	text := "key " + Short(r.Key, 9)
-	before, again := t.keys[track(r)]
-	t.keys[track(r)] = r.Key
+func (t *Teller) key(e *history.Event) string {
+	text := "key " + Short(e.Key, 9)
+	before, again := t.keys[e.Track]
+	t.keys[e.Track] = e.Key
 	switch {
 	case !again:
 		return text
-	case before == r.Key:
+	case before == e.Key:
 		return "the same " + text
 	}
 	return "a new " + text
@@ -88,21 +79,16 @@ func Place(raw string) string {
 	return Short(host+u.RequestURI(), 90)
 }
 
-func (t *Teller) outcome(r journal.Record) []Line {
-	var d saga.OutcomeData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) outcome(e *history.Event, d *saga.OutcomeData) []Line {
 	if d.Cost != "" {
 		if cost, err := retry.Amount(d.Cost, ""); err == nil {
 			t.spent = t.spent.Add(cost)
 		}
 	}
-	step, query := saga.SplitQuery(r.Path)
 	switch {
-	case query:
-		return t.answered(step, r, d)
-	case r.Class == journal.Succeeded && r.Way == journal.Undo:
+	case e.Track.Check:
+		return t.answered(e, d)
+	case e.Class == journal.Succeeded && e.Way == journal.Undo:
 		text := "undone"
 		switch {
 		case d.AlreadyGone:
@@ -110,25 +96,25 @@ func (t *Teller) outcome(r journal.Record) []Line {
 		case d.NeverStarted != "":
 			text = "undone: saga " + d.NeverStarted + " was never started"
 		}
-		return t.one("↺", r.Path, text+t.how(r, d), Back)
-	case r.Class == journal.Succeeded:
-		return t.one("✓", r.Path, strings.TrimLeft(result(d.Output)+t.how(r, d), " "), Good)
+		return t.one("↺", e.Path, text+t.how(e, d), Back)
+	case e.Class == journal.Succeeded:
+		return t.one("✓", e.Path, strings.TrimLeft(result(d.Output)+t.how(e, d), " "), Good)
 	}
 	mark, tone := "✗", Bad
-	if r.Class == journal.InDoubt {
+	if e.Class == journal.InDoubt {
 		mark, tone = "?", Doubt
 	}
-	return t.one(mark, r.Path, t.failed(r, d), tone)
+	return t.one(mark, e.Path, t.failed(e, d), tone)
 }
 
 // how returns the details of an answer: its status, its time, its cost.
-func (t *Teller) how(r journal.Record, d saga.OutcomeData) string {
+func (t *Teller) how(e *history.Event, d *saga.OutcomeData) string {
 	var parts []string
 	if d.StatusCode > 0 {
 		parts = append(parts, fmt.Sprintf("HTTP %d", d.StatusCode))
 	}
-	if at, ok := t.sent[track(r)]; ok && r.Attempt > 0 {
-		parts = append(parts, span(r.At.Sub(at)))
+	if e.Begun.Known() {
+		parts = append(parts, span(e.At.Sub(e.Begun.At)))
 	}
 	if d.Cost != "" && strings.Trim(d.Cost, "0.") != "" {
 		parts = append(parts, "cost "+t.amount(d.Cost))
@@ -153,25 +139,25 @@ func result(output json.RawMessage) string {
 	return "→ " + Short(string(output), 60)
 }
 
-func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
+func (t *Teller) failed(e *history.Event, d *saga.OutcomeData) string {
 	what := map[journal.Class]string{
 		journal.Refused:   "refused",
 		journal.Transient: "no effect",
 		journal.InDoubt:   "in doubt",
 		journal.Held:      "credentials refused",
-	}[r.Class]
-	if r.Way == journal.Undo {
+	}[e.Class]
+	if e.Way == journal.Undo {
 		what = "undo " + what
 	}
 	if d.Error != nil {
 		what += ": " + cause(d)
 	}
-	return what + t.next(d)
+	return what + t.next(d.Next, d.RetryAt)
 }
 
 // cause returns a summary of an error. If no answer came, title and detail repeat the request,
 // which the line of the intent already shows. Other errors are not shortened.
-func cause(d saga.OutcomeData) string {
+func cause(d *saga.OutcomeData) string {
 	if d.Error.Code == saga.Interrupted {
 		return "its process stopped before the response came"
 	}
@@ -187,16 +173,16 @@ func cause(d saga.OutcomeData) string {
 }
 
 // next describes what follows.
-func (t *Teller) next(d saga.OutcomeData) string {
-	switch d.Next {
+func (t *Teller) next(next saga.Next, at *saga.Time) string {
+	switch next {
 	case saga.NextRetry:
-		if d.RetryAt == nil || !d.RetryAt.After(t.now) {
+		if at == nil || !at.After(t.now) {
 			return " — retries at once"
 		}
-		return " — retries in " + span(d.RetryAt.Sub(t.now))
+		return " — retries in " + span(at.Sub(t.now))
 	case saga.NextVerify:
-		if d.RetryAt != nil && d.RetryAt.After(t.now) {
-			return " — checks the remote service in " + span(d.RetryAt.Sub(t.now))
+		if at != nil && at.After(t.now) {
+			return " — checks the remote service in " + span(at.Sub(t.now))
 		}
 		return " — checks the remote service"
 	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
@@ -208,12 +194,12 @@ func (t *Teller) next(d saga.OutcomeData) string {
 }
 
 // answered describes the outcome of a status check.
-func (t *Teller) answered(step string, r journal.Record, d saga.OutcomeData) []Line {
+func (t *Teller) answered(e *history.Event, d *saga.OutcomeData) []Line {
 	switch {
 	case d.Found != nil && *d.Found:
-		return t.one("✓", step, "the remote service has it: it did happen"+t.how(r, d), Good)
+		return t.one("✓", e.Track.Step, "the remote service has it: it did happen"+t.how(e, d), Good)
 	case d.Found != nil:
-		return t.one("✓", step, "the remote service does not have it: it did not happen"+t.how(r, d), Good)
+		return t.one("✓", e.Track.Step, "the remote service does not have it: it did not happen"+t.how(e, d), Good)
 	}
-	return t.one("?", step, "status query: "+t.failed(r, d), Doubt)
+	return t.one("?", e.Track.Step, "status query: "+t.failed(e, d), Doubt)
 }

@@ -5,48 +5,44 @@ import (
 	"strconv"
 	"strings"
 
-	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
-func (t *Teller) decided(r journal.Record) []Line {
-	var d saga.DecidedData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) decided(e *history.Event, d *saga.DecidedData) []Line {
 	if d.Branch != nil {
 		if *d.Branch < 0 {
-			return t.one("·", r.Path, "no branch applies", Dimmed)
+			return t.one("·", e.Path, "no branch applies", Dimmed)
 		}
-		return t.one("·", r.Path, fmt.Sprintf("takes branch %d", *d.Branch+1), Plain)
+		return t.one("·", e.Path, fmt.Sprintf("takes branch %d", *d.Branch+1), Plain)
 	}
 	switch {
 	case d.Enter && d.Items != nil:
-		return t.one("·", r.Path, "begins, over "+count(len(d.Items), "item"), Plain)
+		return t.one("·", e.Path, "begins, over "+count(len(d.Items), "item"), Plain)
 	case d.Enter:
-		return t.one("·", r.Path, "begins", Plain)
-	case strings.HasSuffix(r.Path, "]") && d.By == "": // the end of an iteration
+		return t.one("·", e.Path, "begins", Plain)
+	case e.Iteration() && d.By == "":
 		if d.Error != nil {
-			return t.one("✗", r.Path, "fails: "+Short(d.Error.Title, 110), Bad)
+			return t.one("✗", e.Path, "fails: "+Short(d.Error.Title, 110), Bad)
 		}
-		return t.one("✓", r.Path, strings.TrimRight("ends "+result(d.Output), " "), Good)
+		return t.one("✓", e.Path, strings.TrimRight("ends "+result(d.Output), " "), Good)
 	}
-	if r.Path == "" { // for a child saga
+	if e.Path == "" { // for a child saga
 		if d.Error != nil {
 			return t.one("✗", "", "its output could not be computed: "+d.Error.Error(), Doubt)
 		}
 		return t.one("·", "", strings.TrimRight("has succeeded, and waits for its parent's end "+result(d.Output), " "), Plain)
 	}
-	after := t.next(saga.OutcomeData{Next: d.Next})
+	after := t.next(d.Next, nil)
 	switch {
 	case d.Next == saga.NextDone:
-		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
+		return t.one("✓", e.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
 	case d.Next == saga.NextFail:
-		return t.one("✗", r.Path, "settled: "+d.Detail, Bad)
+		return t.one("✗", e.Path, "settled: "+d.Detail, Bad)
 	case d.Next == saga.NextRetry:
-		return t.one("·", r.Path, d.Detail+after, Plain)
+		return t.one("·", e.Path, d.Detail+after, Plain)
 	}
-	return t.one("?", r.Path, d.Detail+after, Doubt)
+	return t.one("?", e.Path, d.Detail+after, Doubt)
 }
 
 func count(n int, of string) string {
@@ -56,11 +52,7 @@ func count(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-func (t *Teller) compensating(r journal.Record) []Line {
-	var d saga.CompensatingData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) compensating(d *saga.CompensatingData) []Line {
 	text := d.Reason.Title
 	if d.Reason.Detail != "" {
 		text += " (" + Short(d.Reason.Detail, 110) + ")"
@@ -77,11 +69,7 @@ func (t *Teller) compensating(r journal.Record) []Line {
 	return lines
 }
 
-func (t *Teller) command(r journal.Record) []Line {
-	var d saga.CommandData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) command(e *history.Event, d *saga.CommandData) []Line {
 	who := d.Actor
 	if who == "" {
 		who = "a person"
@@ -93,8 +81,8 @@ func (t *Teller) command(r journal.Record) []Line {
 	case "reject":
 		text = who + " rejects"
 	}
-	if r.Path != "" {
-		text += " " + r.Path
+	if e.Path != "" {
+		text += " " + e.Path
 	}
 	if d.Outcome != "" {
 		text += " as " + d.Outcome
@@ -112,15 +100,11 @@ func (t *Teller) command(r journal.Record) []Line {
 	return t.one("☞", "", text, Strong)
 }
 
-func (t *Teller) signalled(r journal.Record) []Line {
-	var d saga.SignalData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) signalled(d *saga.SignalData) []Line {
 	return t.one("☞", "", strings.TrimRight("signal "+d.Name+" "+result(d.Payload), " "), Strong)
 }
 
-func phrase(d saga.CommandData) string {
+func phrase(d *saga.CommandData) string {
 	switch {
 	case d.Kind == "cancel" && d.Mode == "stop":
 		return "cancel, and undo nothing"

@@ -2,7 +2,6 @@
 package story
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,24 +12,24 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // Teller turns the records of one saga, passed in order, into lines. It never fails: a record that
 // it cannot read becomes a line that says so.
 type Teller struct {
-	width int
-	begin time.Time
-	now   time.Time         // the time of the current record
-	node  string            // the writer of the record before
-	keys  map[string]string // the last key sent, by path and way
-	sent  map[string]time.Time
-	spent retry.Money
-	money string // the currency, if the definition has one
+	width  int
+	reader history.Reader
+	now    time.Time                // the time of the current record
+	since  time.Duration            // and after the saga's start
+	keys   map[history.Track]string // the last key sent
+	spent  retry.Money
+	money  string // the currency, if the definition has one
 }
 
 // New returns a teller. def may be nil: then names are not aligned and amounts have no currency.
 func New(def *saga.Definition) *Teller {
-	t := &Teller{width: 8, keys: make(map[string]string), sent: make(map[string]time.Time)}
+	t := &Teller{width: 8, keys: make(map[history.Track]string)}
 	if def != nil {
 		t.money = def.Currency
 		for id := range maps.Keys(def.ByID) {
@@ -45,16 +44,13 @@ func (t *Teller) Width() int { return t.width }
 
 // Tell returns the lines of the journal's next record, usually one.
 func (t *Teller) Tell(r journal.Record) []Line {
-	if r.Seq == 1 {
-		t.begin, t.node = r.At, r.Node
-	}
-	t.now = r.At
+	e := t.reader.Read(&r)
+	t.now, t.since = e.At, e.Since
 	var lines []Line
-	if t.node != "" && r.Node != t.node {
+	if e.TakeOver {
 		lines = append(lines, t.line("⚡", "", "another process takes over the saga from its journal", Strong))
 	}
-	t.node = r.Node
-	return append(lines, t.tell(r)...)
+	return append(lines, t.tell(&e)...)
 }
 
 // Write writes the lines of a whole journal. Errors are w's.
@@ -71,58 +67,52 @@ func Write(w io.Writer, def *saga.Definition, records []journal.Record, colour b
 }
 
 func (t *Teller) line(mark, path, text string, tone Tone) Line {
-	return Line{At: t.now.Sub(t.begin), Mark: mark, Path: path, Text: text, Tone: tone}
+	return Line{At: t.since, Mark: mark, Path: path, Text: text, Tone: tone}
 }
 
 func (t *Teller) one(mark, path, text string, tone Tone) []Line {
 	return []Line{t.line(mark, path, text, tone)}
 }
 
-func (t *Teller) tell(r journal.Record) []Line {
-	switch r.Kind {
-	case journal.Started:
-		return t.started(r)
-	case journal.Intent:
-		return t.intent(r)
-	case journal.Outcome:
-		return t.outcome(r)
-	case journal.Skipped:
-		if r.Way == journal.Undo {
-			return t.one("–", r.Path, "not undone: the compensation's `when` is false", Dimmed)
-		}
-		return t.one("–", r.Path, "skipped: its `when` is false", Dimmed)
-	case journal.Decided:
-		return t.decided(r)
-	case journal.Woke:
-		return t.woke(r)
-	case journal.Signalled:
-		return t.signalled(r)
-	case journal.Compensating:
-		return t.compensating(r)
-	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		return t.command(r)
-	case journal.Finished:
-		return t.finished(r)
+func (t *Teller) tell(e *history.Event) []Line {
+	data, err := e.Data()
+	if err != nil {
+		return t.one("!", e.Path, fmt.Sprintf("record %d (%s) cannot be read: %v", e.Seq, e.Kind, err), Bad)
 	}
-	return t.one("·", r.Path, "a record of kind "+string(r.Kind)+", which this program does not know", Dimmed)
+	switch d := data.(type) {
+	case *saga.StartedData:
+		return t.started(d)
+	case *saga.IntentData:
+		return t.intent(e, d)
+	case *saga.OutcomeData:
+		return t.outcome(e, d)
+	case *saga.DecidedData:
+		return t.decided(e, d)
+	case *saga.WokeData:
+		return t.woke(e, d)
+	case *saga.SignalData:
+		return t.signalled(d)
+	case *saga.CompensatingData:
+		return t.compensating(d)
+	case *saga.CommandData:
+		return t.command(e, d)
+	case *saga.FinishedData:
+		return t.finished(d)
+	}
+	if e.Kind == journal.Skipped {
+		return t.skipped(e)
+	}
+	return t.one("·", e.Path, "a record of kind "+string(e.Kind)+", which this program does not know", Dimmed)
 }
 
-// read decodes a record's data, or returns a line that says that it could not.
-func read[T any](t *Teller, r journal.Record, into *T) []Line {
-	if len(r.Data) == 0 {
-		return nil
+func (t *Teller) skipped(e *history.Event) []Line {
+	if e.Way == journal.Undo {
+		return t.one("–", e.Path, "not undone: the compensation's `when` is false", Dimmed)
 	}
-	if err := json.Unmarshal(r.Data, into); err != nil {
-		return t.one("!", r.Path, fmt.Sprintf("record %d (%s) cannot be read: %v", r.Seq, r.Kind, err), Bad)
-	}
-	return nil
+	return t.one("–", e.Path, "skipped: its `when` is false", Dimmed)
 }
 
-func (t *Teller) started(r journal.Record) []Line {
-	var d saga.StartedData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
+func (t *Teller) started(d *saga.StartedData) []Line {
 	text := fmt.Sprintf("%s v%d starts", d.Definition, d.Version)
 	if len(d.Input) > 0 && string(d.Input) != "null" {
 		text += " with " + Short(string(d.Input), 90)
@@ -136,12 +126,8 @@ func (t *Teller) started(r journal.Record) []Line {
 	return t.one("●", "", text, Strong)
 }
 
-func (t *Teller) woke(r journal.Record) []Line {
-	var d saga.WokeData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
-	if r.Path == "" {
+func (t *Teller) woke(e *history.Event, d *saga.WokeData) []Line {
+	if e.Path == "" {
 		return t.one("✗", "", "the saga's timeout has passed", Bad)
 	}
 	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "time to check the remote service",
@@ -149,15 +135,11 @@ func (t *Teller) woke(r journal.Record) []Line {
 	if what == "" {
 		what = d.Timer + " is due"
 	}
-	return t.one("·", strings.TrimSuffix(r.Path, querySuffix), what, Dimmed)
+	return t.one("·", e.Track.Step, what, Dimmed)
 }
 
-func (t *Teller) finished(r journal.Record) []Line {
-	var d saga.FinishedData
-	if bad := read(t, r, &d); bad != nil {
-		return bad
-	}
-	lines := t.one("■", "", fmt.Sprintf("%s after %s", d.Status, span(t.now.Sub(t.begin))), Good)
+func (t *Teller) finished(d *saga.FinishedData) []Line {
+	lines := t.one("■", "", fmt.Sprintf("%s after %s", d.Status, span(t.since)), Good)
 	last := &lines[0]
 	if !t.spent.IsZero() {
 		last.Text += ", cost " + t.amount(t.spent.Decimal())

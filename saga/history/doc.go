@@ -1,6 +1,6 @@
 /*
-Package history reads the journal of a saga. Everything that shows or counts journals is made from
-its events: the story, the views of steps, metrics, traces and the page.
+Package history reads the journal of a saga. The story and the views of steps are made from it.
+Metrics, traces and the timeline of the page still decode records themselves.
 
 A [Reader] takes the records of one saga, one after another, and returns an [Event] for each: the
 record with its track, its data, and the facts that depend on earlier records, such as the intent
@@ -17,8 +17,7 @@ that an outcome ends.
 
 The rules:
 
-  - A record's data is decoded at most once per event, and only when it is asked for. Most records
-    that metrics count are never decoded.
+  - A record's data is decoded only when it is asked for, and an event keeps what Data decoded.
   - A reader keeps only what is in flight, so it stays small however long the journal becomes.
     [Steps] keeps all attempts, for those who show steps.
   - Nothing here judges a journal. Package machine decides whether a record is possible, and the
