@@ -69,10 +69,13 @@ type node struct {
 	tracer  *tracing.Tracer // nil: none
 	state   *statedir.Dir   // nil: none
 	typical *costs.Typical  // typical costs of sagas
-	beside  sync.WaitGroup  // goroutines besides the engine's
 	log     *slog.Logger
 	ended   chan error      // receives the result of the engine's Run
 	notices *notify.Notices // nil: no sink gets notices
+
+	// services run besides the engine, from its start until their context is done.
+	services []func(context.Context)
+	running  sync.WaitGroup // a goroutine for each service
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -114,9 +117,11 @@ func newNode(o nodeOptions) (*node, error) {
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
 	runner.Engine = n.engine
+	n.services = append(n.services, n.typical.Run)
 	if len(o.Sinks) > 0 {
 		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Egress: out, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
 			Delivered: n.metrics.Delivered})
+		n.services = append(n.services, n.outbox.Run)
 	}
 	return n, nil
 }
@@ -135,8 +140,8 @@ func names(sinks []outbox.Sink) []string {
 	return list
 }
 
-// start starts the engine and returns when it accepts starts, or with the error. The engine runs
-// until ctx is done; then stopped gets its end.
+// start starts the engine, and the services when the engine accepts starts. They run until ctx is
+// done; then wait waits for their end.
 func (n *node) start(ctx context.Context) error {
 	go func() { n.ended <- n.engine.Run(ctx) }()
 	look := time.NewTicker(5 * time.Millisecond)
@@ -152,17 +157,32 @@ func (n *node) start(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
-	n.beside.Go(func() { n.typical.Run(ctx) })
-	if n.outbox != nil {
-		n.beside.Go(func() { n.outbox.Run(ctx) })
+	for _, run := range n.services {
+		n.running.Go(func() { run(ctx) })
 	}
 	return nil
+}
+
+// sweep deletes expired replies of idempotency keys, until ctx is done.
+func (n *node) sweep(ctx context.Context) {
+	every := time.NewTicker(time.Minute)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			if _, err := n.store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
+				n.log.Warn("could not delete old replies; the next try is in a minute", "error", err)
+			}
+		}
+	}
 }
 
 // wait waits until the engine has released its sagas, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.close()
-	defer n.beside.Wait()
+	defer n.running.Wait()
 	if err := <-n.ended; err != nil {
 		return engineError(err)
 	}

@@ -164,6 +164,16 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 	if n.notices != nil && n.notices.URL == "" {
 		n.notices.URL = address
 	}
+	stopProfiles, err := c.serveProfiles(log)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	defer stopProfiles()
+	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
+	n.services = append(n.services, cron.Run, n.sweep)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if err := n.start(ctx); err != nil {
 		listener.Close()
 		return err
@@ -179,32 +189,21 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	intake.New(limits.Intake).Guard(server)
-	if c.DebugListen != "" {
-		l, err := net.Listen("tcp", c.DebugListen)
-		if err != nil {
-			listener.Close()
-			return cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
-		}
-		profiles := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
-		defer profiles.Close()
-		go profiles.Serve(l)
-		log.Info("profiles", "url", "http://"+l.Addr().String()+"/debug/pprof/")
-	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	go sweep(ctx, n.store, log)
-	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
-	n.beside.Go(func() { cron.Run(ctx) })
 	log.Info("listening", "url", address, "database", database.Kind(c.Database), "keys", keys.Required, "version", a.Version)
 	a.Printf("recourse listening on %s\n%s\n", address, keys.Says)
 
 	select {
-	case err := <-failed:
-		return fmt.Errorf("serve: %w", err)
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+		stop()
 	case <-ctx.Done():
 	}
 	log.Info("draining: waiting for attempts in flight", "for", c.Drain)
-	err = n.wait()
+	if e := n.wait(); err == nil {
+		err = e
+	}
 	down, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if e := server.Shutdown(down); e != nil {
@@ -212,6 +211,21 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 	}
 	log.Info("stopped")
 	return err
+}
+
+// serveProfiles serves profiles on --debug-listen, if it is given, until stop is called.
+func (c *serveCmd) serveProfiles(log *slog.Logger) (stop func(), err error) {
+	if c.DebugListen == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", c.DebugListen)
+	if err != nil {
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
+	}
+	server := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(l)
+	log.Info("profiles", "url", "http://"+l.Addr().String()+"/debug/pprof/")
+	return func() { server.Close() }, nil
 }
 
 // profiles serves the runtime's profiles, including contention.
@@ -224,20 +238,4 @@ func profiles() http.Handler {
 	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return m
-}
-
-// sweep deletes expired replies of idempotency keys.
-func sweep(ctx context.Context, store journal.Store, log *slog.Logger) {
-	every := time.NewTicker(time.Minute)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-			if _, err := store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
-				log.Warn("could not delete old replies; the next try is in a minute", "error", err)
-			}
-		}
-	}
 }
