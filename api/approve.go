@@ -13,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -105,9 +106,8 @@ func (l *live) decision(path string) (d *decision, expired bool) {
 		case journal.Woke:
 			expired = true
 		case journal.Operator:
-			d := decision{at: r.At}
-			if json.Unmarshal(r.Data, &d.CommandData) == nil && d.Rejected == nil && (d.Kind == "approve" || d.Kind == "reject") {
-				return &d, false
+			if d, ok := history.Command(&r); ok && d.Rejected == nil && (d.Kind == "approve" || d.Kind == "reject") {
+				return &decision{CommandData: *d, at: r.At}, false
 			}
 		}
 	}

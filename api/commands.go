@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -11,6 +10,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // maxReason is the maximum length of the reason for a command, in characters.
@@ -166,13 +166,8 @@ func (l *live) send(c echo.Context, cmd saga.Command) (message uuid.UUID, done b
 // rejection returns the reason why the saga refused a command; nil if it applied it.
 func (l *live) rejection(message uuid.UUID) *saga.Failure {
 	for i := len(l.records) - 1; i >= 0; i-- {
-		r := l.records[i]
-		switch r.Kind {
-		case journal.Operator, journal.Cancelled, journal.Paused, journal.Resumed:
-			var d saga.CommandData
-			if json.Unmarshal(r.Data, &d) == nil && d.Message == message.String() {
-				return d.Rejected
-			}
+		if d, ok := history.Command(&l.records[i]); ok && d.Message == message.String() {
+			return d.Rejected
 		}
 	}
 	return nil

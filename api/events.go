@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // acceptedEvent is the result of one event.
@@ -130,8 +130,8 @@ func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 	if err != nil || len(first) == 0 {
 		return "", err
 	}
-	var started saga.StartedData
-	if err := json.Unmarshal(first[0].Data, &started); err != nil {
+	started, err := history.Started(first)
+	if err != nil {
 		return "", fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
 	return started.Starter(), nil

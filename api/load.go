@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -42,11 +42,8 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	if err != nil {
 		return nil, sagaError(id, err)
 	}
-	if len(first) == 0 {
-		return nil, fmt.Errorf("saga %s: %w: it has no records", id, saga.ErrUnreadable)
-	}
-	var d saga.StartedData
-	if err := json.Unmarshal(first[0].Data, &d); err != nil {
+	d, err := history.Started(first)
+	if err != nil {
 		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
 	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))

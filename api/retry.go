@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -56,7 +57,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 		}
 		return s.answerStart(c, found(head.ID), true, b.wait)
 	}
-	started, err := l.started()
+	started, err := history.Started(l.records)
 	if err != nil {
 		return err
 	}
@@ -69,13 +70,6 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	}
 	defer begun.Stop()
 	return s.answerStart(c, begun, replayed, b.wait)
-}
-
-// started returns the data of the saga's first record.
-func (l *live) started() (saga.StartedData, error) {
-	var d saga.StartedData
-	err := json.Unmarshal(l.records[0].Data, &d)
-	return d, err
 }
 
 // budget returns the budget of a retry: the saga's budget at its end, nil for none.

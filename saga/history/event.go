@@ -40,31 +40,13 @@ func TrackOf(r *journal.Record) Track {
 // Begun is the intent of an attempt in flight. The zero value is unknown.
 type Begun struct {
 	At     time.Time
-	Record *journal.Record // nil if the reader did not keep it
+	Record *journal.Record
 
 	attempt int
 }
 
 // Known reports whether the reader has read the intent.
 func (b Begun) Known() bool { return !b.At.IsZero() }
-
-// Model returns the name of the language model that the request asks for; "" if there is none.
-func (b Begun) Model() string {
-	if b.Record == nil {
-		return ""
-	}
-	var d struct {
-		Request struct {
-			Body struct {
-				Model string `json:"model"`
-			} `json:"body"`
-		} `json:"request"`
-	}
-	if read(b.Record, &d) != nil {
-		return ""
-	}
-	return d.Request.Body.Model
-}
 
 // Iteration reports whether the record ends an iteration of a loop. Its track is that of no step.
 func (e *Event) Iteration() bool {
@@ -81,43 +63,15 @@ func (e *Event) Data() (any, error) {
 	return e.data, e.err
 }
 
-// Outcome is the data of an outcome without its documents, which may be large.
-type Outcome struct {
-	StatusCode int              `json:"status_code"`
-	Error      *saga.Failure    `json:"error"`
-	Cost       string           `json:"cost"`
-	RetryAt    *saga.Time       `json:"retry_at"`
-	Next       saga.Next        `json:"next"`
-	Found      *bool            `json:"found"`
-	Tokens     *saga.TokensView `json:"tokens"`
-}
-
-// Outcome returns the data of an outcome. Data that cannot be read is the zero value.
-func (e *Event) Outcome() Outcome {
-	var d Outcome
-	if read(e.Record, &d) != nil {
-		return Outcome{}
+// Command returns the data of the record of a command. ok is false for other records, and for data
+// that cannot be read.
+func Command(r *journal.Record) (d *saga.CommandData, ok bool) {
+	switch r.Kind {
+	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
+		d = new(saga.CommandData)
+		return d, read(r, d) == nil
 	}
-	return d
-}
-
-// Command returns the data of a command. ok is false for other records, and for data that cannot be
-// read.
-func (e *Event) Command() (d *saga.CommandData, ok bool) {
-	if !IsCommand(e.Kind) {
-		return nil, false
-	}
-	data, err := e.Data()
-	if err != nil {
-		return nil, false
-	}
-	d, ok = data.(*saga.CommandData)
-	return d, ok
-}
-
-// IsCommand reports whether records of a kind are commands.
-func IsCommand(k journal.Kind) bool {
-	return k == journal.Operator || k == journal.Paused || k == journal.Resumed || k == journal.Cancelled
+	return nil, false
 }
 
 // Decode returns the data of a record, as Event.Data does.

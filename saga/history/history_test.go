@@ -73,23 +73,6 @@ func TestOutcomesHaveTheirIntents(t *testing.T) {
 	}
 }
 
-// A reader with Keep knows the time of each intent, and has the records that Keep selects.
-func TestKeep(t *testing.T) {
-	list := records(
-		intent("a", 1, `{"request":{"body":{"model":"m-1"}}}`),
-		intent("b", 1, `{"request":{"body":{"model":"m-2"}}}`),
-		outcome("a", 1, journal.Succeeded, `{}`),
-		outcome("b", 1, journal.Succeeded, `{}`),
-	)
-	r := history.Reader{Keep: func(e *history.Event) bool { return e.Track.Step == "b" }}
-	all := read(&r, list)
-	for i, want := range map[int]string{2: "", 3: "m-2"} {
-		if got := all[i].Begun; !got.Known() || got.Model() != want {
-			t.Errorf("record %d: known %t, model %q, want %q", i+1, got.Known(), got.Model(), want)
-		}
-	}
-}
-
 // A takeover is reported once, at the first record of the other process.
 func TestTakeover(t *testing.T) {
 	list := records(journal.Record{Kind: journal.Started}, intent("a", 1, `{}`), journal.Record{Kind: journal.Paused, Node: "n2"}, journal.Record{Kind: journal.Resumed, Node: "n2"})
@@ -122,21 +105,28 @@ func TestData(t *testing.T) {
 	}
 }
 
-// Data that cannot be read is an error, and the zero value where there is no error.
+// Data that cannot be read is an error.
 func TestUnreadable(t *testing.T) {
 	list := records(outcome("a", 1, journal.Succeeded, `{"status_code":200,"cost":7}`))
 	all := read(new(history.Reader), list)
 	if d, err := all[0].Data(); d != nil || err == nil {
 		t.Errorf("got %v, %v", d, err)
 	}
-	if d := all[0].Outcome(); d != (history.Outcome{}) {
-		t.Errorf("got %v", d)
-	}
 	if err := new(history.Steps).Add(&list[0]); !errors.Is(err, saga.ErrUnreadable) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := history.Started(list); err == nil {
-		t.Error("a journal without its start has one")
+	for _, list := range [][]journal.Record{nil, list, records(journal.Record{Kind: journal.Started, Data: json.RawMessage(`[]`)})} {
+		if _, err := history.Started(list); err == nil {
+			t.Errorf("%v has a start", list)
+		}
+	}
+	for doc, want := range map[string]bool{`{"message":"m"}`: true, `{"message":7}`: false} {
+		if d, ok := history.Command(&journal.Record{Kind: journal.Operator, Data: json.RawMessage(doc)}); ok != want || ok && d.Message != "m" {
+			t.Errorf("%s: %+v, %t", doc, d, ok)
+		}
+	}
+	if _, ok := history.Command(&list[0]); ok {
+		t.Error("an outcome is no command")
 	}
 }
 

@@ -9,10 +9,6 @@ import (
 // Reader makes events of the records of one saga, which must be read in their order. The zero value
 // has read nothing. It is not safe for concurrent use.
 type Reader struct {
-	// Keep reports whether the reader keeps the record of an intent until its outcome; nil: it
-	// keeps all. A record's data can be large.
-	Keep func(*Event) bool
-
 	began    time.Time
 	node     string
 	inFlight map[Track]Begun
@@ -35,14 +31,10 @@ func (r *Reader) Read(rec *journal.Record) Event {
 	}
 	switch rec.Kind {
 	case journal.Intent:
-		b := Begun{At: rec.At, attempt: rec.Attempt}
-		if r.Keep == nil || r.Keep(&e) {
-			b.Record = rec
-		}
 		if r.inFlight == nil {
 			r.inFlight = make(map[Track]Begun)
 		}
-		r.inFlight[e.Track] = b
+		r.inFlight[e.Track] = Begun{At: rec.At, Record: rec, attempt: rec.Attempt}
 	case journal.Outcome:
 		if b := r.inFlight[e.Track]; b.attempt == rec.Attempt {
 			e.Begun = b

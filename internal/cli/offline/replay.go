@@ -1,8 +1,6 @@
 package offline
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/gofrs/uuid/v5"
@@ -14,6 +12,7 @@ import (
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -54,9 +53,9 @@ func (f journalFile) read(a *cli.App) (export.Journal, *saga.Definition, error) 
 
 // pinned checks that def is the saga's definition.
 func pinned(ex export.Journal, def *saga.Definition) error {
-	var d saga.StartedData
-	if err := json.Unmarshal(ex.Records[0].Data, &d); err != nil || ex.Records[0].Kind != journal.Started {
-		return errors.New("the journal does not begin with its start")
+	d, err := history.Started(ex.Records)
+	if err != nil {
+		return err
 	}
 	if d.SHA256 != def.SHA256 {
 		return cli.Exit(cli.Usage, fmt.Errorf("--definition is not the saga's definition: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))

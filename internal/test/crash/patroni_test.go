@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"slices"
 	"testing"
 
 	"recourse/internal/test/pgha"
@@ -37,17 +38,15 @@ func TestPatroniThatLosesATail(t *testing.T) {
 	l.more(60)
 	leader, err := c.Leader(t.Context())
 	must(t, err)
-	for _, m := range c.Members {
-		if m != leader {
-			must(t, m.CutOff(t.Context()))
-		}
-	}
+	follower := c.Members[slices.IndexFunc(c.Members, func(m *pgha.Member) bool { return m != leader })]
+	must(t, follower.CutOff(t.Context()))
 	l.more(30)
 	l.longest()
-	lost := loseLeader(t, c)
+	must(t, leader.Kill())
+	must(t, follower.Promotable())
 	l.more(60)
 	t.Logf("the leader was lost: %v without an acknowledged start", l.longest())
-	must(t, lost.Resume())
+	must(t, leader.Resume())
 	must(t, c.Whole(t.Context()))
 	l.more(30)
 	losesATail(t, f, l)

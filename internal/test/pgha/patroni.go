@@ -200,9 +200,15 @@ func (m *Member) Kill() error {
 	return p.Halt(pgserver.Killed)
 }
 
-// CutOff ends a follower's replication, so it does not get later commits of the leader.
+// CutOff ends a follower's replication, so it does not get later commits of the leader. Its Patroni,
+// which would restore the replication within ten seconds, stands still until Promotable.
 func (m *Member) CutOff(ctx context.Context) error {
-	return pgserver.CutOff(ctx, "postgres://postgres@"+m.Host+"/postgres?sslmode=disable")
+	return errors.Join(m.process.Freeze(), pgserver.CutOff(ctx, "postgres://postgres@"+m.Host+"/postgres?sslmode=disable"))
+}
+
+// Promotable lets the Patroni of a follower continue after CutOff. The leader must be lost by then.
+func (m *Member) Promotable() error {
+	return m.process.Thaw()
 }
 
 // member is Patroni's description of a member.

@@ -23,8 +23,11 @@ type Process struct {
 
 // keeper is the shell script that is the parent of the process. It reads from a pipe: when this
 // process ends, the pipe closes, and the script stops its child and deletes the directory. If it
-// reads a line, which names a signal, it stops the child with that signal and keeps the directory.
-const keeper = `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`
+// reads a line, which names a signal, it sends the child that signal. After any but STOP and CONT
+// it waits for the child to end, and keeps the directory.
+const keeper = `dir=$1; shift; "$@" & pid=$!
+while read -r sig; do kill -$sig $pid; case $sig in STOP | CONT) ;; *) wait $pid; exit ;; esac; done
+kill -CONT $pid; kill -INT $pid; wait $pid; cd /; rm -rf "$dir"`
 
 // Spawn starts a program in a directory of TempDir, as the directory's user.
 func Spawn(dir, program string, args ...string) (*Process, error) {
@@ -43,10 +46,20 @@ func Spawn(dir, program string, args ...string) (*Process, error) {
 	return p, p.cmd.Start()
 }
 
+// Freeze stops the process as SIGSTOP does, until Thaw.
+func (p *Process) Freeze() error { return p.signal("STOP") }
+
+// Thaw continues a process after Freeze.
+func (p *Process) Thaw() error { return p.signal("CONT") }
+
+func (p *Process) signal(name string) error {
+	_, err := io.WriteString(p.keep, name+"\n")
+	return err
+}
+
 // Halt stops the process with a signal, see Fast, and keeps its directory.
 func (p *Process) Halt(signal string) error {
-	_, err := io.WriteString(p.keep, signal+"\n")
-	return errors.Join(err, p.wait())
+	return errors.Join(p.signal(signal), p.wait())
 }
 
 // Stop stops the process and deletes its directory.
