@@ -200,11 +200,14 @@ func (m *Member) Kill() error {
 	return p.Halt(pgserver.Killed)
 }
 
-// CutOff ends a follower's replication, so it does not get later commits of the leader. Its Patroni,
-// which would restore the replication within ten seconds, stands still until Promotable.
+// CutOff ends a follower's replication, so it does not get later commits of the leader. Its
+// Patroni, which would restore the replication within ten seconds, stands still until Promotable.
 func (m *Member) CutOff(ctx context.Context) error {
-	return errors.Join(m.process.Freeze(), pgserver.CutOff(ctx, "postgres://postgres@"+m.Host+"/postgres?sslmode=disable"))
+	return errors.Join(m.process.Freeze(), pgserver.CutOff(ctx, m.url()))
 }
+
+// url connects to the member's PostgreSQL, whatever its role is.
+func (m *Member) url() string { return "postgres://postgres@" + m.Host + "/postgres?sslmode=disable" }
 
 // Promotable lets the Patroni of a follower continue after CutOff. The leader must be lost by then.
 func (m *Member) Promotable() error {
@@ -271,18 +274,27 @@ func (c *Patroni) until(ctx context.Context, what string, ok func([]member) bool
 	}
 }
 
-// Whole waits until all members run and follow one leader. In synchronous mode one of them must be
-// synchronous.
+// Whole waits until all members run and stream the log of one leader. In synchronous mode one of
+// them must be synchronous.
 func (c *Patroni) Whole(ctx context.Context) error {
-	return c.until(ctx, "not all members run", func(list []member) bool {
+	return c.until(ctx, "not all members run and replicate", func(list []member) bool {
 		roles := make(map[string]int)
+		var streams string
 		for _, m := range list {
 			if m.State != "running" && m.State != "streaming" || m.Timeline != list[0].Timeline {
 				return false
 			}
 			roles[m.Role]++
+			if m.Role == leader {
+				streams = c.named(m.Name).url()
+			}
 		}
-		return len(list) == len(c.Members) && roles[leader] == 1 && (roles[synchronous] == 1 || !c.synchronous)
+		if len(list) != len(c.Members) || roles[leader] != 1 || roles[synchronous] != 1 && c.synchronous {
+			return false
+		}
+		// For Patroni a member runs before it has received anything of the leader's log.
+		n, err := pgserver.Standbys(ctx, streams)
+		return err == nil && n == len(list)-1
 	})
 }
 

@@ -95,6 +95,14 @@ func CutOff(ctx context.Context, url string) error {
 	})
 }
 
+// Standbys returns the number of standbys that stream the log of the server at a URL.
+func Standbys(ctx context.Context, url string) (n int, err error) {
+	err = session(ctx, url, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'`).Scan(&n)
+	})
+	return n, err
+}
+
 func session(ctx context.Context, url string, f func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
