@@ -72,7 +72,7 @@ func TestEventsStart(t *testing.T) {
 func TestEventKeysAreNobodys(t *testing.T) {
 	x := newFixture(t)
 	x.do("PUT", "/v1/definitions/on-paid", onPaid).want(201)
-	x.do("POST", "/v1/sagas", `{"definition":"on-paid","input":{"order":1,"by":"me"}}`, header{"Idempotency-Key", "event:on-paid:0:%2Fshop:1"}).want(201)
+	x.do("POST", "/v1/sagas", `{"definition":"on-paid","input":{"order":1,"by":"me"}}`, header{"Idempotency-Key", "event:on-paid:com.shop.order.paid:%2Fshop:1"}).want(201)
 	if got := x.events(typeEvent, paid("1", "")); len(got[0].Started) != 1 || x.count("on-paid") != 2 {
 		t.Errorf("%+v", got)
 	}

@@ -119,11 +119,13 @@ func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (start
 
 // each matches an event against the triggers of one definition.
 func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, actor string) (started []Started, refused []Refused, err error) {
+	same := make(map[string]int) // triggers so far with this pattern
 	for i, one := range t.Definition.Triggers {
+		same[one.Event]++
 		if one.Event == "" || !saga.MatchEvent(one.Event, e.Type) {
 			continue
 		}
-		id, findings, err := s.start(ctx, t, one, e, eventKey(t.Definition.Name, i, e), actor)
+		id, findings, err := s.start(ctx, t, one, e, eventKey(t.Definition.Name, one.Event, same[one.Event], e), actor)
 		switch {
 		case err != nil:
 			return started, refused, err
@@ -137,11 +139,16 @@ func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, 
 	return started, refused, nil
 }
 
-// eventKey returns the start key of an event. No client's key has this form, because clients' keys
-// begin with the client's identity. The source is escaped so that no other event's key can be the
-// same.
-func eventKey(definition string, trigger int, e *saga.Event) string {
-	return "event:" + definition + ":" + strconv.Itoa(trigger) + ":" + url.QueryEscape(e.Source) + ":" + e.ID
+// eventKey returns the start key of an event for a trigger: the nth of its definition, from 1, with
+// this pattern. So the key stays the same if triggers with other patterns are inserted or moved. No
+// client's key has this form, because clients' keys begin with the client's identity. All but the
+// last part are escaped so that no other event's key can be the same.
+func eventKey(definition, pattern string, n int, e *saga.Event) string {
+	trigger := url.QueryEscape(pattern)
+	if n > 1 {
+		trigger += "#" + strconv.Itoa(n)
+	}
+	return "event:" + definition + ":" + trigger + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
 
 // maxUnique limits a saga's unique value, as for other starts.

@@ -238,10 +238,31 @@ func TestEventAgainAfterAnError(t *testing.T) {
 	r.want("d null", "e null")
 }
 
+// A sender repeats an event that it got no response for. If a definition with other triggers was
+// published meanwhile, the event finds the saga that it started.
+func TestEventAgainAfterTriggersMoved(t *testing.T) {
+	r := newRig(t)
+	e := saga.Event{ID: "1", Source: "/s", Type: "a.b", Data: json.RawMessage(`{}`)}
+	r.publish("saga: d\ntriggers: [{event: a.*, input: {n: 1}}, {event: a.b, input: {n: 2}}, {event: a.b, input: {n: 3}}]")
+	first := r.event(e)
+	want := []string{"d {\"n\":1}", "d {\"n\":2}", "d {\"n\":3}"}
+	r.want(want...)
+	r.publish("saga: d\ntriggers: [{event: c}, {event: a.b, input: {n: 2}}, {event: a.b, input: {n: 3}}, {event: a.*, input: {n: 1}}]")
+	if again := r.event(e); again != first {
+		t.Error(again, first)
+	}
+	r.want(want...)
+}
+
 func TestEventKeys(t *testing.T) {
-	a := eventKey("d", 0, &saga.Event{Source: "a:b", ID: "c"})
-	b := eventKey("d", 0, &saga.Event{Source: "a", ID: "b:c"})
-	if a == b || a != "event:d:0:a%3Ab:c" {
-		t.Error(a, b)
+	keys := map[string]bool{
+		eventKey("d", "a", 1, &saga.Event{Source: "a:b", ID: "c"}):   true,
+		eventKey("d", "a", 1, &saga.Event{Source: "a", ID: "b:c"}):   true,
+		eventKey("d", "a:a", 1, &saga.Event{Source: "b", ID: "c"}):   true,
+		eventKey("d", "a", 2, &saga.Event{Source: "a:b", ID: "c"}):   true,
+		eventKey("d", "a#2", 1, &saga.Event{Source: "a:b", ID: "c"}): true,
+	}
+	if len(keys) != 5 || !keys["event:d:a:a%3Ab:c"] || !keys["event:d:a#2:a%3Ab:c"] {
+		t.Error(keys)
 	}
 }
