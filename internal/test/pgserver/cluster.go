@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -194,12 +195,16 @@ func complete(dir string) bool {
 	return true
 }
 
-// FreePort returns an unused port of the loopback interface.
+// FreePort returns an unused port of the loopback interface. It lies below 32768, where no system
+// takes the ports of outgoing connections from (Linux's ip_local_port_range, RFC 6335). One of
+// those could take it before the server listens.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 16384+rand.IntN(16384))); err == nil {
+			return l.Addr().(*net.TCPAddr).Port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
