@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"recourse/internal/test/mutant/active"
 	"recourse/internal/test/sim"
 )
 
@@ -90,7 +91,7 @@ func report(r sim.Result, script string) {
 	if script != "" {
 		return
 	}
-	if bug := os.Getenv("RECOURSE_MUTANT"); bug != "" {
+	if bug := active.Name; bug != "" {
 		fmt.Printf("again: RECOURSE_MUTANT=%s go run -overlay bin/_mutants/overlay.json ./internal/test/sim/run -seeds 1 -start %d\n", bug, r.Seed)
 	} else {
 		fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
