@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"recourse/examples/world"
@@ -63,9 +64,10 @@ func ok(t *testing.T, env []string, args ...string) string {
 // serving is `recourse serve`, run inside the test.
 type serving struct {
 	url  string
-	says string   // the line about keys
-	env  []string // for commands against it
-	stop func() int
+	says string     // the line about keys
+	env  []string   // for commands against it
+	stop func() int // ends it, and waits
+	wait func() int // waits for its end, and returns its exit code
 	log  *buffer.Buffer
 }
 
@@ -107,14 +109,10 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 		t.Fatalf("serve: exit %d: %s", <-ended, s.log)
 	}
 	go io.Copy(io.Discard, read)
-	stopped, code := false, 0
+	s.wait = sync.OnceValue(func() int { return <-ended })
 	s.stop = func() int {
-		if !stopped {
-			stopped = true
-			cancel()
-			code = <-ended
-		}
-		return code
+		cancel()
+		return s.wait()
 	}
 	t.Cleanup(func() { s.stop() })
 	s.url = strings.TrimSpace(strings.TrimPrefix(line, "recourse listening on "))
