@@ -59,8 +59,9 @@ func (t *tails) drain() map[uuid.UUID]tail {
 	return last
 }
 
-// shownLost is how many lost records are logged one by one.
-const shownLost = 100
+// shownLost is how many sagas with lost records are logged one by one, so that their callers can be
+// asked. It only bounds the log: a second of a busy node is far less.
+const shownLost = 10_000
 
 // compare counts and logs the acknowledged records that the database no longer has.
 func (e *Engine) compare(last map[uuid.UUID]tail) {
