@@ -1,5 +1,7 @@
-// Package retry computes delays from retry policies, and keeps a saga's account. It has no clock
-// and no random numbers: both are parameters.
+// Package retry computes the delay before a retry: from a policy ([Policy]), and from the
+// Retry-After header of a response ([After]). It also has exact amounts of money, and the account
+// that compares a saga's cost with its budget. It has no clock and no random numbers: both are
+// parameters.
 package retry
 
 import (

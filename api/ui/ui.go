@@ -7,6 +7,10 @@
 //
 // A page is a function of a request in the list of pages (pages.go) and a template in templates/.
 // The content of a page is in <main>, which the live stream sends again whenever it has changed.
+//
+// The forms of inbox entries are in forms.go and templates/forms.html: approve, reject, resolve.
+// bulk.go and bulk_run.go decide several entries at once. The commands of a saga's page, such as
+// cancel and pause, are in actions.go and templates/saga.html.
 package ui
 
 import (

@@ -1,6 +1,7 @@
 // Package notify makes the events by which recourse reports on sagas: that one needs a person, has
-// failed, makes no progress, or has cost much more than usual. They are CloudEvents with a link to
-// the page, for the sinks that subscribe to their kind.
+// failed or was compensated, makes no progress, or has cost much more than usual. They are
+// CloudEvents with a link to the web UI, for the sinks that subscribe to their kind. A new kind
+// needs an entry in [Kinds], and an event in [Notices.Since].
 //
 // It is pure: [Notices.Since] compares a saga's state with the notices that were sent. The engine
 // appends the events together with the records that cause them, and the outbox delivers them.

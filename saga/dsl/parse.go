@@ -3,6 +3,12 @@
 //
 // The package knows the keys that all steps share. A [Kind] provides the keys of its own steps;
 // nothing here knows a kind by name. The package is pure: no files, no clock, no network.
+//
+// The files follow the document. document.go has its top level and the patterns of names, step.go
+// the keys of every step, policy.go retry and defaults, and inputs.go, triggers.go, budget.go,
+// doubt.go and compensate.go the keys that they are named after. warnings.go reports what is valid
+// but probably a mistake. editor.go makes the JSON Schema for editors, which must accept every key
+// that the parser accepts.
 package dsl
 
 import (

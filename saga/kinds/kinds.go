@@ -1,4 +1,8 @@
 // Package kinds lists all step kinds.
+//
+// A kind is a package below this one, with its keys, its body, and the rendering and judging of its
+// requests. Nothing in it does IO: a kind that sends requests has a package client, which
+// cmd/recourse registers with the engine. Package kindtest is the test suite for kinds.
 package kinds
 
 import (

@@ -3,6 +3,10 @@
 // faults strike, which nodes crash, which nodes freeze past their lease, and what arrives late or
 // twice. After a while all faults end, and people empty the inbox. Then every saga must have ended,
 // and the journals must agree with the ledger of the remote service.
+//
+// The checks are those of package invariant and, for what no journal shows, the functions check in
+// check.go, check_notices.go and check_outside.go. Package mutant has the deliberate bugs that they
+// must detect.
 package sim
 
 import (
