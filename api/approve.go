@@ -106,8 +106,8 @@ func (l *live) decision(path string) (d *decision, expired bool) {
 		case journal.Woke:
 			expired = true
 		case journal.Operator:
-			if d, ok := history.Command(&r); ok && d.Rejected == nil && (d.Kind == "approve" || d.Kind == "reject") {
-				return &decision{CommandData: *d, at: r.At}, false
+			if d, ok := history.DataOf[saga.CommandData](&r); ok && d.Rejected == nil && (d.Kind == "approve" || d.Kind == "reject") {
+				return &decision{CommandData: d, at: r.At}, false
 			}
 		}
 	}

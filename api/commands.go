@@ -166,7 +166,7 @@ func (l *live) send(c echo.Context, cmd saga.Command) (message uuid.UUID, done b
 // rejection returns the reason why the saga refused a command; nil if it applied it.
 func (l *live) rejection(message uuid.UUID) *saga.Failure {
 	for i := len(l.records) - 1; i >= 0; i-- {
-		if d, ok := history.Command(&l.records[i]); ok && d.Message == message.String() {
+		if d, ok := history.DataOf[saga.CommandData](&l.records[i]); ok && d.Message == message.String() {
 			return d.Rejected
 		}
 	}

@@ -1,13 +1,13 @@
 package metrics
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // codeBudget is the code of a failure because of the budget.
@@ -20,90 +20,76 @@ const slow = time.Second
 // ofModels is the kind of step whose responses report token usage.
 const ofModels = "llm"
 
-func (r *reader) intent(rec journal.Record) {
-	if rec.Attempt == 0 { // a wait
+func (r *reader) intent(e *history.Event) {
+	if e.Attempt == 0 { // a wait
 		return
 	}
-	s := trackOf(rec)
-	kind := r.kind(s)
-	a := attempt{at: rec.At}
-	if kind == ofModels {
-		a.data = rec.Data
+	kind := r.kind(e.Track)
+	if kind != ofModels {
+		r.t.journal.Drop(e.Track)
 	}
-	r.t.begin(s, a)
-	if rec.Attempt > 1 && s.way != verify {
+	if e.Attempt > 1 && !e.Track.Check {
 		r.count(r.m.retries, kind)
 	}
 }
 
-func (r *reader) outcome(rec journal.Record) {
-	s := trackOf(rec)
-	if rec.Attempt > 0 {
-		r.attempt(s, rec)
+func (r *reader) outcome(e *history.Event) {
+	if e.Attempt > 0 && !r.quiet {
+		r.attempt(e)
 	}
 	switch {
-	case s.way == verify:
-		r.t.answered(s.path, rec.Data)
+	case e.Track.Check:
+		r.t.checkEnded(e)
 		return
-	case rec.Class == journal.InDoubt:
-		if r.t.doubt(s) && !r.quiet {
+	case e.Class == journal.InDoubt:
+		if r.t.doubt(e.Track) && !r.quiet {
 			r.m.doubts.WithLabelValues(r.name).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
 		}
-	case rec.Class == journal.Succeeded:
-		r.settleDoubt(s, "answer")
+	case e.Class == journal.Succeeded:
+		r.settleDoubt(e.Track, "answer")
 	}
-	if r.quiet || rec.Class == journal.Succeeded && s.way != journal.Undo {
+	if r.quiet || e.Class == journal.Succeeded && e.Way != journal.Undo {
 		return
 	}
-	if s.way == journal.Undo {
-		r.undo(rec)
+	if e.Way == journal.Undo {
+		r.undo(e)
 		return
 	}
-	if rec.Attempt == 0 {
-		if d := decode[saga.OutcomeData](rec); d.Error != nil && d.Error.Code == codeBudget {
+	if e.Attempt == 0 {
+		if d, err := history.OutcomeOf(e.Record); err == nil && d.Error != nil && d.Error.Code == codeBudget {
 			r.count(r.m.refusals)
 		}
 	}
 }
 
 // attempt counts an attempt that has ended.
-func (r *reader) attempt(s track, rec journal.Record) {
-	a, known := r.t.end(s)
-	if r.quiet {
-		return
+func (r *reader) attempt(e *history.Event) {
+	kind, way := r.kind(e.Track), string(e.Way)
+	if e.Track.Check {
+		way = "verify"
 	}
-	kind := r.kind(s)
-	r.count(r.m.attempts, kind, string(s.way), string(rec.Class))
-	if known {
-		h, took := r.m.attemptSeconds.WithLabelValues(kind, string(rec.Class)), rec.At.Sub(a.at)
-		if rec.Class == journal.Succeeded && took < slow {
+	r.count(r.m.attempts, kind, way, string(e.Class))
+	if e.Begun.Known() {
+		h, took := r.m.attemptSeconds.WithLabelValues(kind, string(e.Class)), e.At.Sub(e.Begun.At)
+		if e.Class == journal.Succeeded && took < slow {
 			h.Observe(took.Seconds())
 		} else {
 			r.observe(h, took.Seconds())
 		}
 	}
 	if kind == ofModels {
-		r.use(a, rec)
+		r.use(e)
 	}
 }
 
 // use counts the tokens of a model.
-func (r *reader) use(a attempt, rec journal.Record) {
-	used := decode[struct {
-		Tokens saga.TokensView `json:"tokens"`
-	}](rec).Tokens
+func (r *reader) use(e *history.Event) {
+	name, used := e.ModelUse()
 	if used.Input <= 0 && used.Output <= 0 {
 		return
 	}
-	asked := decode[struct {
-		Request struct {
-			Body struct {
-				Model string `json:"model"`
-			} `json:"body"`
-		} `json:"request"`
-	}](journal.Record{Data: a.data})
 	model := other
-	if name := asked.Request.Body.Model; name != "" {
+	if name != "" {
 		model, _ = r.m.models.label(name)
 	}
 	r.m.tokens.WithLabelValues(r.name, model, "input").Add(float64(max(used.Input, 0)))
@@ -111,50 +97,38 @@ func (r *reader) use(a attempt, rec journal.Record) {
 }
 
 // undo counts a compensation that has ended.
-func (r *reader) undo(rec journal.Record) {
-	if rec.Class == journal.Succeeded {
+func (r *reader) undo(e *history.Event) {
+	if e.Class == journal.Succeeded {
 		r.count(r.m.compensations, "undone")
 		return
 	}
-	if then := decode[saga.OutcomeData](rec).Next; then == saga.NextBlock || then == saga.NextAwaitCredentials {
+	if d, err := history.OutcomeOf(e.Record); err == nil && (d.Next == saga.NextBlock || d.Next == saga.NextAwaitCredentials) {
 		r.count(r.m.compensations, "stuck")
 	}
 }
 
 // decided handles decisions about doubts and compensations. It ignores the other decisions of
 // blocks.
-func (r *reader) decided(rec journal.Record) {
-	s := trackOf(rec)
-	if !r.t.doubts[s] {
+func (r *reader) decided(e *history.Event) {
+	if !r.t.doubts[e.Track] {
 		return
 	}
-	d := decode[saga.DecidedData](rec)
-	if s.way == journal.Undo && d.Next == saga.NextBlock {
+	d, _ := history.DataOf[saga.DecidedData](e.Record)
+	if e.Way == journal.Undo && d.Next == saga.NextBlock {
 		r.count(r.m.compensations, "stuck")
 	}
 	if d.By != string(saga.VerifyIt) {
 		return
 	}
-	answer := decode[saga.OutcomeData](journal.Record{Data: r.t.asked[s.path]}).Next == saga.NextConclusive
-	if d.Next == saga.NextDone || answer {
-		r.settleDoubt(s, "verify")
+	if d.Next == saga.NextDone || r.t.conclusive(e.Track.Step) {
+		r.settleDoubt(e.Track, "verify")
 	}
 }
 
 // settleDoubt counts the end of a doubt, if there is one.
-func (r *reader) settleDoubt(s track, by string) {
+func (r *reader) settleDoubt(s history.Track, by string) {
 	if r.t.doubts[s] {
 		delete(r.t.doubts, s)
 		r.count(r.m.settled, by)
 	}
-}
-
-// decode reads a record's data. A record that cannot be read is not counted; the engine reports the
-// error.
-func decode[T any](rec journal.Record) (d T) {
-	if json.Unmarshal(rec.Data, &d) != nil {
-		var none T
-		return none
-	}
-	return d
 }

@@ -5,14 +5,15 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // commands are the commands of people. Messages between sagas are not counted.
 var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
 
 // command counts a person's command, and its effect on a doubt.
-func (r *reader) command(rec journal.Record) {
-	d := decode[saga.CommandData](rec)
+func (r *reader) command(e *history.Event) {
+	d, _ := history.DataOf[saga.CommandData](e.Record)
 	if !slices.Contains(commands, d.Kind) {
 		return
 	}
@@ -26,13 +27,13 @@ func (r *reader) command(rec journal.Record) {
 	}
 	switch d.Outcome {
 	case "succeeded", "failed":
-		r.settleDoubt(trackOf(rec), "person")
+		r.settleDoubt(e.Track, "person")
 	case "compensated":
-		r.settleDoubt(trackOf(rec), "person")
+		r.settleDoubt(e.Track, "person")
 		r.count(r.m.compensations, "by_hand")
 	case "skip":
-		r.settleDoubt(trackOf(rec), "person")
-		if rec.Way == journal.Undo {
+		r.settleDoubt(e.Track, "person")
+		if e.Way == journal.Undo {
 			r.count(r.m.compensations, "skipped")
 		}
 	}

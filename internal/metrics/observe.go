@@ -7,6 +7,7 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -14,8 +15,8 @@ import (
 func (m *Metrics) Acquired(g engine.Growth) {
 	m.forget(g.Saga) // the state from an earlier time on this node
 	r := m.reader(g, true)
-	for _, rec := range g.Records {
-		r.read(rec)
+	for i := range g.Records {
+		r.read(&g.Records[i])
 	}
 	r.had(g.Cost)
 }
@@ -23,8 +24,8 @@ func (m *Metrics) Acquired(g engine.Growth) {
 // Appended implements engine.Observer.
 func (m *Metrics) Appended(g engine.Growth) {
 	r := m.reader(g, false)
-	for _, rec := range g.Records {
-		r.read(rec)
+	for i := range g.Records {
+		r.read(&g.Records[i])
 	}
 	if r.last.Seq == g.Machine.Seq() { // otherwise the machine has later records that are not durable yet
 		r.spend(g.Machine.Cost())
@@ -44,7 +45,7 @@ type reader struct {
 	def   *saga.Definition
 	name  string // the definition's label
 	quiet bool   // the records were counted before
-	last  journal.Record
+	last  *journal.Record
 
 	id    uuid.UUID
 	trace *saga.Trace
@@ -79,25 +80,26 @@ func (r *reader) count(c *prometheus.CounterVec, labels ...string) {
 	}
 }
 
-// read applies the journal's next record.
-func (r *reader) read(rec journal.Record) {
+// read counts the journal's next record. It ignores data that cannot be read; the engine reports
+// the error.
+func (r *reader) read(rec *journal.Record) {
 	r.last = rec
-	switch rec.Kind {
+	e := r.t.journal.Read(rec)
+	switch e.Kind {
 	case journal.Started:
-		r.t.began = rec.At
 		r.count(r.m.started)
 	case journal.Intent:
-		r.intent(rec)
+		r.intent(&e)
 	case journal.Outcome:
-		r.outcome(rec)
+		r.outcome(&e)
 	case journal.Skipped:
-		if rec.Way == journal.Undo {
+		if e.Way == journal.Undo {
 			r.count(r.m.compensations, "not_needed")
 		}
 	case journal.Decided:
-		r.decided(rec)
+		r.decided(&e)
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		r.command(rec)
+		r.command(&e)
 	case journal.Signalled:
 		r.reported("signal", "done")
 	}
@@ -111,8 +113,8 @@ func (r *reader) end(m *machine.Machine) {
 	}
 	status := string(m.Status())
 	r.count(r.m.ended, status, reason)
-	if !r.t.began.IsZero() {
-		r.observe(r.m.sagaSeconds.WithLabelValues(r.name, status), r.last.At.Sub(r.t.began).Seconds())
+	if began := r.t.journal.Began(); !began.IsZero() {
+		r.observe(r.m.sagaSeconds.WithLabelValues(r.name, status), r.last.At.Sub(began).Seconds())
 	}
 	for range r.t.doubts {
 		r.count(r.m.settled, "none")
@@ -120,24 +122,15 @@ func (r *reader) end(m *machine.Machine) {
 	r.priced(m.Cost())
 }
 
-// trackOf returns the track of a record.
-func trackOf(rec journal.Record) track {
-	base, query := saga.SplitQuery(rec.Path)
-	if query {
-		return track{base, verify}
-	}
-	return track{rec.Path, rec.Way}
-}
-
 // kind returns the kind of the step that a track runs.
-func (r *reader) kind(s track) string {
-	step := r.def.Step(s.path)
+func (r *reader) kind(s history.Track) string {
+	step := r.def.Step(s.Step)
 	switch {
 	case step == nil:
 		return other
-	case s.way == verify && step.InDoubt.Verify != nil:
+	case s.Check && step.InDoubt.Verify != nil:
 		return step.InDoubt.Verify.Call.Kind
-	case s.way == journal.Undo && step.Compensate != nil:
+	case s.Way == journal.Undo && step.Compensate != nil:
 		return step.Compensate.Kind
 	}
 	return step.Kind

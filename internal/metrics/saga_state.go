@@ -1,40 +1,24 @@
 package metrics
 
 import (
-	"encoding/json"
-	"time"
-
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
 	"recourse/retry"
+	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // sagaState is the state of a saga while it runs on this node. The engine reports the records of
 // one saga in order, so only the map of states needs a lock.
 type sagaState struct {
-	began    time.Time
-	inFlight map[track]attempt
-	doubts   map[track]bool
-	asked    map[string]json.RawMessage // the outcome of a step's last status query
+	journal history.Reader // keeps only the intents of requests to models
+	doubts  map[history.Track]bool
+	checked map[string]*journal.Record // the outcome of a step's last status check
 
 	spent, wasted retry.Money // the counted amounts, without their currency
 	shown         string      // the spent amount, as its machine formats it
 	dear          bool        // the saga was counted as an outlier
-}
-
-// track is a track of a step: forward, compensation, or status query.
-type track struct {
-	path string
-	way  journal.Way
-}
-
-const verify journal.Way = "verify"
-
-// attempt is an attempt in flight.
-type attempt struct {
-	at   time.Time
-	data json.RawMessage // of the intent, for a request to a model
 }
 
 // state returns the state of a saga, which is empty at first.
@@ -55,36 +39,32 @@ func (m *Metrics) forget(id uuid.UUID) {
 	delete(m.states, id)
 }
 
-func (t *sagaState) begin(s track, a attempt) {
-	if t.inFlight == nil {
-		t.inFlight = make(map[track]attempt)
-	}
-	t.inFlight[s] = a
-}
-
-// end removes an attempt and returns it; false: it is unknown.
-func (t *sagaState) end(s track) (attempt, bool) {
-	a, ok := t.inFlight[s]
-	delete(t.inFlight, s)
-	return a, ok
-}
-
 // doubt notes that a track is in doubt, and reports whether that is new.
-func (t *sagaState) doubt(s track) bool {
+func (t *sagaState) doubt(s history.Track) bool {
 	if t.doubts[s] {
 		return false
 	}
 	if t.doubts == nil {
-		t.doubts = make(map[track]bool)
+		t.doubts = make(map[history.Track]bool)
 	}
 	t.doubts[s] = true
 	return true
 }
 
-// answered notes the outcome of a step's status query.
-func (t *sagaState) answered(path string, outcome json.RawMessage) {
-	if t.asked == nil {
-		t.asked = make(map[string]json.RawMessage)
+// checkEnded notes the outcome of a step's status check.
+func (t *sagaState) checkEnded(e *history.Event) {
+	if t.checked == nil {
+		t.checked = make(map[string]*journal.Record)
 	}
-	t.asked[path] = outcome
+	t.checked[e.Track.Step] = e.Record
+}
+
+// conclusive reports whether a step's last status check was conclusive.
+func (t *sagaState) conclusive(step string) bool {
+	r := t.checked[step]
+	if r == nil {
+		return false
+	}
+	d, err := history.OutcomeOf(r)
+	return err == nil && d.Next == saga.NextConclusive
 }

@@ -40,7 +40,7 @@ func TrackOf(r *journal.Record) Track {
 // Begun is the intent of an attempt in flight. The zero value is unknown.
 type Begun struct {
 	At     time.Time
-	Record *journal.Record
+	Record *journal.Record // nil after Reader.Drop
 
 	attempt int
 }
@@ -63,15 +63,62 @@ func (e *Event) Data() (any, error) {
 	return e.data, e.err
 }
 
-// Command returns the data of the record of a command. ok is false for other records, and for data
-// that cannot be read.
-func Command(r *journal.Record) (d *saga.CommandData, ok bool) {
-	switch r.Kind {
-	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		d = new(saga.CommandData)
-		return d, read(r, d) == nil
+// Outcome is the data of an outcome without its documents, which may be large.
+type Outcome struct {
+	StatusCode int              `json:"status_code"`
+	Error      *saga.Failure    `json:"error"`
+	Cost       string           `json:"cost"`
+	RetryAt    *saga.Time       `json:"retry_at"`
+	Next       saga.Next        `json:"next"`
+	Found      *bool            `json:"found"`
+	Tokens     *saga.TokensView `json:"tokens"`
+}
+
+// OutcomeOf returns the data of an outcome without its documents. An error says what could not be
+// read; then the other fields may still be set.
+func OutcomeOf(r *journal.Record) (d Outcome, err error) {
+	err = read(r, &d)
+	return d, err
+}
+
+// ModelUse returns the language model that an attempt has asked, and the tokens that its outcome
+// reports. The tokens are zero if they are unknown; the model is "" if the tokens are zero, or if
+// the intent is unknown.
+func (e *Event) ModelUse() (model string, used saga.TokensView) {
+	var d struct {
+		Tokens saga.TokensView `json:"tokens"`
 	}
-	return nil, false
+	if read(e.Record, &d) != nil || d.Tokens.Input <= 0 && d.Tokens.Output <= 0 {
+		return "", saga.TokensView{}
+	}
+	if e.Begun.Record == nil {
+		return "", d.Tokens
+	}
+	var asked struct {
+		Request struct {
+			Body struct {
+				Model string `json:"model"`
+			} `json:"body"`
+		} `json:"request"`
+	}
+	if read(e.Begun.Record, &asked) != nil {
+		return "", d.Tokens
+	}
+	return asked.Request.Body.Model, d.Tokens
+}
+
+// DataOf returns the data of a record whose kind has data of type T, such as [saga.CommandData]. ok
+// is false for other records, and for data that cannot be read.
+func DataOf[T any](r *journal.Record) (d T, ok bool) {
+	data, err := Decode(r)
+	if err != nil {
+		return d, false
+	}
+	p, ok := data.(*T)
+	if !ok {
+		return d, false
+	}
+	return *p, true
 }
 
 // Decode returns the data of a record, as Event.Data does.

@@ -121,12 +121,12 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 	for doc, want := range map[string]bool{`{"message":"m"}`: true, `{"message":7}`: false} {
-		if d, ok := history.Command(&journal.Record{Kind: journal.Operator, Data: json.RawMessage(doc)}); ok != want || ok && d.Message != "m" {
+		if d, ok := history.DataOf[saga.CommandData](&journal.Record{Kind: journal.Operator, Data: json.RawMessage(doc)}); ok != want || ok && d.Message != "m" {
 			t.Errorf("%s: %+v, %t", doc, d, ok)
 		}
 	}
-	if _, ok := history.Command(&list[0]); ok {
-		t.Error("an outcome is no command")
+	if _, ok := history.DataOf[saga.CommandData](&list[0]); ok {
+		t.Error("an outcome has the data of a command")
 	}
 }
 
@@ -160,5 +160,68 @@ func TestSteps(t *testing.T) {
 	}
 	if s.Step("other") != nil {
 		t.Error("a step without records has some")
+	}
+}
+
+// The record of an intent can be dropped; the attempt stays in flight until its outcome.
+func TestDrop(t *testing.T) {
+	list := records(
+		intent("pay", 1, `{}`),
+		intent("tell", 1, `{}`),
+		outcome("pay", 1, journal.Succeeded, `{}`),
+	)
+	var r history.Reader
+	first := r.Read(&list[0])
+	r.Drop(first.Track)
+	r.Drop(history.Track{Step: "other"})
+	r.Read(&list[1])
+	if e := r.Read(&list[2]); !e.Begun.Known() || !e.Begun.At.Equal(begin) || e.Begun.Record != nil {
+		t.Errorf("got %+v", e.Begun)
+	}
+	n := 0
+	for track, b := range r.InFlight() {
+		n++
+		if track.Step != "tell" || b.Record != &list[1] {
+			t.Errorf("%v is in flight", track)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d attempts are in flight, want 1", n)
+	}
+}
+
+// An outcome is read without its documents, as far as it can be read.
+func TestOutcomeOf(t *testing.T) {
+	good := outcome("a", 1, journal.Transient, `{"status_code":503,"result":[1],"error":{"code":"http_503"},"next":"retry"}`)
+	d, err := history.OutcomeOf(&good)
+	if err != nil || d.StatusCode != 503 || d.Error == nil || d.Error.Code != "http_503" || d.Next != saga.NextRetry {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	bad := outcome("a", 1, journal.Succeeded, `{"status_code":200,"cost":7}`)
+	if d, err := history.OutcomeOf(&bad); err == nil || d.StatusCode != 200 {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+func TestModelUse(t *testing.T) {
+	for _, tt := range []struct {
+		intent, outcome, model string
+		input                  int64
+	}{
+		{`{"request":{"body":{"model":"small"}}}`, `{"tokens":{"input":10,"output":2}}`, "small", 10},
+		{`{"request":{"body":[]}}`, `{"tokens":{"input":10,"output":2}}`, "", 10},
+		{`{"request":{"body":{"model":"small"}}}`, `{}`, "", 0},
+		{`{"request":{"body":{"model":"small"}}}`, `{"tokens":7}`, "", 0},
+		{``, `{"tokens":{"input":10,"output":2}}`, "", 10},
+	} {
+		list := records(intent("a", 1, tt.intent), outcome("a", 1, journal.Succeeded, tt.outcome))
+		var r history.Reader
+		if tt.intent != "" {
+			r.Read(&list[0])
+		}
+		e := r.Read(&list[1])
+		if model, used := e.ModelUse(); model != tt.model || used.Input != tt.input {
+			t.Errorf("%s, %s: got %q, %+v", tt.intent, tt.outcome, model, used)
+		}
 	}
 }

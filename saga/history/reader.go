@@ -1,6 +1,8 @@
 package history
 
 import (
+	"iter"
+	"maps"
 	"time"
 
 	"recourse/journal"
@@ -14,8 +16,8 @@ type Reader struct {
 	inFlight map[Track]Begun
 }
 
-// Read returns the event of the journal's next record. The event, and the reader while the attempt
-// is in flight, refer to the record.
+// Read returns the event of the journal's next record. The event refers to the record, and so does
+// the reader while the attempt is in flight.
 func (r *Reader) Read(rec *journal.Record) Event {
 	if rec.Seq == 1 {
 		r.began, r.node = rec.At, rec.Node
@@ -46,3 +48,15 @@ func (r *Reader) Read(rec *journal.Record) Event {
 
 // Began returns when the saga started; the zero time if its start was not read.
 func (r *Reader) Began() time.Time { return r.began }
+
+// Drop makes the reader forget the record of a track's attempt in flight, whose data may be large.
+// The reader still knows the attempt and its time.
+func (r *Reader) Drop(t Track) {
+	if b, ok := r.inFlight[t]; ok {
+		b.Record = nil
+		r.inFlight[t] = b
+	}
+}
+
+// InFlight returns the attempts in flight, in any order.
+func (r *Reader) InFlight() iter.Seq2[Track, Begun] { return maps.All(r.inFlight) }
