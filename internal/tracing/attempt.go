@@ -10,25 +10,15 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // attempt is an ended attempt of a step, of its compensation, or of its status query.
 type attempt struct {
 	st              *step
 	intent, outcome *journal.Record
-	data            outcome
+	data            history.Outcome
 	query           bool
-}
-
-// outcome is the part of an outcome record that a span needs, without the response.
-type outcome struct {
-	StatusCode int              `json:"status_code"`
-	Error      *saga.Failure    `json:"error"`
-	Cost       string           `json:"cost"`
-	RetryAt    *saga.Time       `json:"retry_at"`
-	Next       saga.Next        `json:"next"`
-	Found      *bool            `json:"found"`
-	Tokens     *saga.TokensView `json:"tokens"`
 }
 
 func (a *attempt) size() int { return len(a.intent.Data) + len(a.outcome.Data) }
@@ -55,11 +45,11 @@ func (a *attempt) span() span {
 		out.attrs = append(out.attrs, attribute.String("error.type", f.Code))
 		out.why = f.Title
 	}
-	var d struct {
-		Request saga.Request `json:"request"`
+	var request saga.Request
+	if d, ok := history.DataOf[saga.IntentData](i); ok && d.Request != nil {
+		request = *d.Request
 	}
-	read(i, &d)
-	a.describe(&out, d.Request)
+	a.describe(&out, request)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // completion is the part of a request for a completion that is exported: nothing of the prompt.
@@ -18,17 +19,15 @@ type completion struct {
 	ResponseFormat      json.RawMessage `json:"response_format"`
 }
 
-// answer is the part of the response that is exported: nothing of the completion.
-type answer struct {
-	Result struct {
-		Body struct {
-			ID      string `json:"id"`
-			Model   string `json:"model"`
-			Choices []struct {
-				FinishReason string `json:"finish_reason"`
-			} `json:"choices"`
-		} `json:"body"`
-	} `json:"result"`
+// result is the part of an attempt's result that is exported: nothing of the completion.
+type result struct {
+	Body struct {
+		ID      string `json:"id"`
+		Model   string `json:"model"`
+		Choices []struct {
+			FinishReason string `json:"finish_reason"`
+		} `json:"choices"`
+	} `json:"body"`
 }
 
 // chat describes an attempt of an llm step, according to OpenTelemetry's conventions for generative
@@ -36,9 +35,11 @@ type answer struct {
 func (a *attempt) chat(out *span, r saga.Request) {
 	var asked completion
 	_ = json.Unmarshal(r.Body, &asked) // fields that cannot be read are left out
-	var said answer
-	read(a.outcome, &said)
-	got := said.Result.Body
+	var said result
+	if d, ok := history.DataOf[saga.OutcomeData](a.outcome); ok {
+		_ = json.Unmarshal(d.Result, &said)
+	}
+	got := said.Body
 	provider := a.st.s.t.cfg.Provider(r.URL)
 	if provider == "" {
 		provider = "openai"

@@ -1,32 +1,30 @@
 package tracing
 
 import (
-	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // note adds an event to a step in flight, or to the saga.
-func (s *sagaState) note(r *journal.Record, path, name string, attrs ...attribute.KeyValue) {
+func (s *sagaState) note(e *history.Event, path, name string, attrs ...attribute.KeyValue) {
 	list := &s.notes
-	base, _ := saga.SplitQuery(path)
-	if st := s.inFlight[at{base, r.Way}]; st != nil && path != "" {
+	if st := s.inFlight[at{e.Track.Step, e.Way}]; st != nil && path != "" {
 		list = &st.notes
 	} else {
 		attrs = text(attrs, "recourse.step", path)
 	}
-	add(list, note{r.At, name, attrs})
+	add(list, note{e.At, name, attrs})
 }
 
-func (s *sagaState) decided(r *journal.Record) {
-	if strings.HasSuffix(r.Path, "]") {
-		return // the end of an iteration, which its steps show
+func (s *sagaState) decided(e *history.Event) {
+	if e.Iteration() {
+		return // its steps show it
 	}
-	var d saga.DecidedData
-	read(r, &d)
+	d, _ := history.DataOf[saga.DecidedData](e.Record)
 	var attrs []attribute.KeyValue
 	if d.Branch != nil {
 		attrs = append(attrs, attribute.Int("recourse.branch", *d.Branch))
@@ -35,64 +33,61 @@ func (s *sagaState) decided(r *journal.Record) {
 		attrs = append(attrs, attribute.Int("recourse.items", len(d.Items)))
 	}
 	attrs = text(text(attrs, "recourse.by", d.By), "recourse.next", string(d.Next))
-	if r.Path == "" {
-		s.note(r, "", "decided", attrs...)
+	if e.Path == "" {
+		s.note(e, "", "decided", attrs...)
 		return
 	}
-	st := s.of(r, r.Path)
-	add(&st.notes, note{r.At, "decided", attrs})
+	st := s.of(e)
+	add(&st.notes, note{e.At, "decided", attrs})
 	if d.Branch == nil && !d.Enter {
-		st.follow(r, d.Next, &saga.Failure{Code: d.By, Title: d.Detail}, nil)
+		st.follow(e.At, d.Next, &saga.Failure{Code: d.By, Title: d.Detail}, nil)
 	}
 }
 
-func (s *sagaState) woke(r *journal.Record) {
-	var d saga.WokeData
-	read(r, &d)
-	s.note(r, r.Path, "woke", text(nil, "recourse.timer", d.Timer)...)
+func (s *sagaState) woke(e *history.Event) {
+	d, _ := history.DataOf[saga.WokeData](e.Record)
+	s.note(e, e.Path, "woke", text(nil, "recourse.timer", d.Timer)...)
 }
 
-func (s *sagaState) signalled(r *journal.Record) {
-	var d saga.SignalData
-	read(r, &d)
-	s.note(r, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
+func (s *sagaState) signalled(e *history.Event) {
+	d, _ := history.DataOf[saga.SignalData](e.Record)
+	s.note(e, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
 }
 
 // command adds a person's command as an event, and ends the step that it resolves.
-func (s *sagaState) command(r *journal.Record) {
-	var d saga.CommandData
-	read(r, &d)
+func (s *sagaState) command(e *history.Event) {
+	d, _ := history.DataOf[saga.CommandData](e.Record)
 	attrs := text(text(text(nil, "recourse.command", d.Kind), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
 	if d.Rejected != nil {
 		attrs = text(attrs, "recourse.rejected", d.Rejected.Code)
 	} else {
 		attrs = text(attrs, "recourse.command.reason", d.Reason)
 	}
-	s.note(r, r.Path, string(r.Kind), attrs...)
-	if r.Path == "" || d.Rejected != nil {
+	s.note(e, e.Path, string(e.Kind), attrs...)
+	if e.Path == "" || d.Rejected != nil {
 		return
 	}
-	if st := s.inFlight[at{r.Path, r.Way}]; st != nil {
-		st.settle(r, d)
+	if st := s.inFlight[at{e.Path, e.Way}]; st != nil {
+		st.settle(e.At, d)
 	}
 }
 
 // settle ends a step by a person's command.
-func (st *step) settle(r *journal.Record, d saga.CommandData) {
+func (st *step) settle(when time.Time, d saga.CommandData) {
 	word := d.Outcome
 	if d.Kind != "resolve" {
 		word = d.Kind
 	}
 	switch word {
 	case "succeeded", "approve":
-		st.close(r.At, succeeded, nil)
+		st.close(when, succeeded, nil)
 	case "failed":
-		st.close(r.At, failed, &saga.Failure{Code: "operator", Title: "a person has found that it did not happen"})
+		st.close(when, failed, &saga.Failure{Code: "operator", Title: "a person has found that it did not happen"})
 	case "compensated":
-		st.close(r.At, undone, nil)
+		st.close(when, undone, nil)
 	case "skip":
-		st.close(r.At, skipped, nil)
+		st.close(when, skipped, nil)
 	case "reject": // after the pivot, another command follows
-		st.end, st.status, st.failure = r.At, failed, &saga.Failure{Code: "rejected", Title: "it was not approved"}
+		st.end, st.status, st.failure = when, failed, &saga.Failure{Code: "rejected", Title: "it was not approved"}
 	}
 }

@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -11,11 +10,12 @@ import (
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
 // sagaState is the state of a saga that has not ended: its beginning, and its steps that have not
-// ended.
+// ended. Data that cannot be read is left out of the spans; the engine reports the error.
 type sagaState struct {
 	t      *Tracer
 	trace  saga.Trace
@@ -24,8 +24,7 @@ type sagaState struct {
 	silent bool                  // an earlier node has exported the ended spans
 	over   bool
 
-	began    time.Time
-	version  string
+	journal  history.Reader
 	notes    []note
 	inFlight map[at]*step
 }
@@ -77,38 +76,25 @@ func (s *sagaState) around(path string) string {
 // apply applies records.
 func (s *sagaState) apply(g engine.Growth) {
 	for i := range g.Records {
-		r := &g.Records[i]
-		switch r.Kind {
-		case journal.Started:
-			var d struct {
-				Version saga.Version `json:"version"`
-			}
-			read(r, &d)
-			s.began, s.version = r.At, d.Version.String()
+		e := s.journal.Read(&g.Records[i])
+		switch e.Kind {
 		case journal.Intent:
-			s.intent(r)
+			s.intent(&e)
 		case journal.Outcome:
-			s.outcome(r)
+			s.outcome(&e)
 		case journal.Decided:
-			s.decided(r)
+			s.decided(&e)
 		case journal.Woke:
-			s.woke(r)
+			s.woke(&e)
 		case journal.Signalled:
-			s.signalled(r)
+			s.signalled(&e)
 		case journal.Compensating:
-			s.compensating(r)
+			s.compensating(&e)
 		case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
-			s.command(r)
+			s.command(&e)
 		case journal.Finished:
-			s.finished(r, g.Machine)
+			s.finished(&e, g.Machine)
 		}
-	}
-}
-
-// read reads a record's data. Fields that cannot be read stay empty; the engine reports the error.
-func read(r *journal.Record, into any) {
-	if len(r.Data) > 0 {
-		_ = json.Unmarshal(r.Data, into)
 	}
 }
 
@@ -121,40 +107,40 @@ func (s *sagaState) put(o source) {
 
 // compensating ends the spans of forward steps, which do not continue. Steps of finally begin
 // later.
-func (s *sagaState) compensating(r *journal.Record) {
-	var d saga.CompensatingData
-	read(r, &d)
-	s.note(r, "", "compensating", text([]attribute.KeyValue{attribute.Int("recourse.steps", len(d.Plan))}, "recourse.reason", d.Reason.Code)...)
-	s.abandon(r.At, "")
+func (s *sagaState) compensating(e *history.Event) {
+	d, _ := history.DataOf[saga.CompensatingData](e.Record)
+	s.note(e, "", "compensating", text([]attribute.KeyValue{attribute.Int("recourse.steps", len(d.Plan))}, "recourse.reason", d.Reason.Code)...)
+	s.abandon(e.At, "")
 }
 
 // finished exports the saga's own span, and those of abandoned steps.
-func (s *sagaState) finished(r *journal.Record, m *machine.Machine) {
-	s.abandon(r.At, "")
-	e := &ending{s: s, end: r.At, labels: m.Labels(), cost: m.Cost()}
-	read(r, &e.data)
+func (s *sagaState) finished(e *history.Event, m *machine.Machine) {
+	s.abandon(e.At, "")
+	_, version := m.DefinitionVersion()
+	d, _ := history.DataOf[saga.FinishedData](e.Record)
 	s.over = true
-	s.put(e)
+	s.put(&ending{s: s, version: version, start: s.journal.Began(), end: e.At, data: d, labels: m.Labels(), cost: m.Cost()})
 }
 
 // ending is a saga's own span.
 type ending struct {
-	s      *sagaState
-	end    time.Time
-	data   saga.FinishedData
-	labels map[string]string
-	cost   saga.CostView
+	s          *sagaState
+	version    saga.Version
+	start, end time.Time
+	data       saga.FinishedData
+	labels     map[string]string
+	cost       saga.CostView
 }
 
 func (e *ending) size() int { return 0 }
 
 func (e *ending) span() span {
 	s := e.s
-	out := span{of: &s.trace, id: s.trace.Root(), parent: s.trace.Parent, remote: true, name: s.def.Name, kind: trace.SpanKindInternal, start: s.began, end: e.end, events: s.notes}
+	out := span{of: &s.trace, id: s.trace.Root(), parent: s.trace.Parent, remote: true, name: s.def.Name, kind: trace.SpanKindInternal, start: e.start, end: e.end, events: s.notes}
 	out.attrs = []attribute.KeyValue{
 		attribute.String("recourse.saga.id", s.trace.Saga.String()),
 		attribute.String("recourse.definition", s.def.Name),
-		attribute.String("recourse.version", s.version),
+		attribute.String("recourse.version", e.version.String()),
 		attribute.String("recourse.status", string(e.data.Status)),
 		attribute.String("recourse.cost.spent", e.cost.Spent),
 		attribute.String("recourse.cost.wasted", e.cost.Wasted),

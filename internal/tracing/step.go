@@ -9,6 +9,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // The statuses of a step's span.
@@ -29,23 +30,22 @@ type step struct {
 	start  time.Time
 	end    time.Time // as known so far: a step in doubt may be resolved later
 
-	attempts      int
-	sent, queried *journal.Record // the intents of attempts in flight
-	notes         []note
-	status        string
-	failure       *saga.Failure
+	attempts int
+	notes    []note
+	status   string
+	failure  *saga.Failure
 }
 
-// of returns the step of a record, which it begins if necessary.
-func (s *sagaState) of(r *journal.Record, path string) *step {
-	key := at{path, r.Way}
+// of returns the step of an event, which it begins if necessary.
+func (s *sagaState) of(e *history.Event) *step {
+	key := at{e.Track.Step, e.Way}
 	if key.way == "" {
 		key.way = journal.Do
 	}
 	st := s.inFlight[key]
 	if st == nil {
-		st = &step{s: s, at: key, start: r.At, parent: s.trace.Root()}
-		if around := s.around(path); around != "" && key.way == journal.Do {
+		st = &step{s: s, at: key, start: e.At, parent: s.trace.Root()}
+		if around := s.around(key.path); around != "" && key.way == journal.Do {
 			st.parent = s.trace.Step(around, journal.Do)
 		}
 		s.inFlight[key] = st
@@ -91,25 +91,21 @@ func (s *sagaState) within(path, block string) bool {
 	return false
 }
 
-func (s *sagaState) intent(r *journal.Record) {
-	path, query := saga.SplitQuery(r.Path)
-	st := s.of(r, path)
+func (s *sagaState) intent(e *history.Event) {
+	st := s.of(e)
 	switch {
-	case query:
-		st.queried = r
-	case r.Attempt > 0:
-		st.sent = r
+	case e.Track.Check: // a span of the attempt is enough
+	case e.Attempt > 0:
 		st.attempts++
 	default:
-		var d saga.IntentData
-		read(r, &d)
+		d, _ := history.DataOf[saga.IntentData](e.Record)
 		attrs := wake(nil, d.WakeAt)
 		if a := d.Awaited; a != nil && a.Approval != nil {
 			attrs = append(attrs, attribute.Bool("recourse.approval", true))
 		} else if a != nil {
 			attrs = text(attrs, "recourse.signal", a.Signal)
 		}
-		add(&st.notes, note{r.At, "waiting", attrs})
+		add(&st.notes, note{e.At, "waiting", attrs})
 	}
 }
 
@@ -120,40 +116,33 @@ func wake(attrs []attribute.KeyValue, at *saga.Time) []attribute.KeyValue {
 	return append(attrs, attribute.String("recourse.wake_at", at.UTC().Format(journal.TimeFormat)))
 }
 
-func (s *sagaState) outcome(r *journal.Record) {
-	var d outcome
-	read(r, &d)
-	path, query := saga.SplitQuery(r.Path)
-	st := s.of(r, path)
-	under := &st.sent
-	if query {
-		under = &st.queried
+func (s *sagaState) outcome(e *history.Event) {
+	d, _ := history.OutcomeOf(e.Record)
+	st := s.of(e)
+	if intent := e.Begun.Record; intent != nil {
+		s.put(&attempt{st: st, intent: intent, outcome: e.Record, data: d, query: e.Track.Check})
 	}
-	if i := *under; i != nil && i.Attempt == r.Attempt {
-		*under = nil
-		s.put(&attempt{st: st, intent: i, outcome: r, data: d, query: query})
-	}
-	if !query {
-		st.follow(r, d.Next, d.Error, d.RetryAt)
+	if !e.Track.Check {
+		st.follow(e.At, d.Next, d.Error, d.RetryAt)
 	}
 }
 
 // follow applies the next action that a record decides.
-func (st *step) follow(r *journal.Record, next saga.Next, f *saga.Failure, retryAt *saga.Time) {
+func (st *step) follow(when time.Time, next saga.Next, f *saga.Failure, retryAt *saga.Time) {
 	switch next {
 	case saga.NextDone:
 		status := succeeded
 		if st.at.way == journal.Undo {
 			status = undone
 		}
-		st.close(r.At, status, nil)
+		st.close(when, status, nil)
 	case saga.NextFail:
-		st.close(r.At, failed, f)
+		st.close(when, failed, f)
 	case saga.NextInDoubt:
-		st.end, st.status, st.failure = r.At, doubted, f
+		st.end, st.status, st.failure = when, doubted, f
 	default:
 		st.status = ""
-		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.next", string(next))}, retryAt)})
+		add(&st.notes, note{when, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.next", string(next))}, retryAt)})
 	}
 }
 

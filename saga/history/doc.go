@@ -1,6 +1,6 @@
 /*
-Package history reads the journal of a saga. The story, the views of steps and the metrics are made
-from it. Traces and the timeline of the page still decode records themselves.
+Package history reads the journal of a saga. The story, the views of steps, metrics and
+traces are made from it. The timeline of the page still decodes records itself.
 
 A [Reader] takes the records of one saga, one after another, and returns an [Event] for each: the
 record with its track, its data, and the facts that depend on earlier records, such as the intent
