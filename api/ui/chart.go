@@ -39,7 +39,7 @@ type bar struct {
 	stretch
 	what    string // a class of outcome, "running", a wait ("wait", "backoff", "person"), "block", "skipped"
 	attempt int
-	query   bool // a status query
+	query   bool // a status check
 	open    bool // has not ended
 	point   bool // has no duration, as the evaluation of a value
 	said    []string

@@ -20,7 +20,7 @@ type check struct {
 }
 
 // checks returns ways to find out whether an entry's request took effect: the definition's own
-// status query, or else a GET of the request's URL. None of them changes anything in the remote
+// status check, or else a GET of the request's URL. None of them changes anything in the remote
 // service. of is the entry's saga; if it is nil, it is read.
 func (v *request) checks(e entry, of *machine.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
@@ -35,11 +35,11 @@ func (v *request) checks(e entry, of *machine.View) []check {
 			read.Headers[name] = value
 		}
 	}
-	return []check{{Says: "The definition has no status query. If the remote service lists its resources under the same address, look there for the key " + e.Key + ", or for the result of the request.",
+	return []check{{Says: "The definition has no status check. If the remote service lists its resources under the same address, look there for the key " + e.Key + ", or for the result of the request.",
 		Request: "GET " + e.Request.URL, Curl: curl(read)}}
 }
 
-// verification returns the status query of an entry's step as it would be sent; nil if the step has
+// verification returns the status check of an entry's step as it would be sent; nil if the step has
 // none. If its templates read values that are unknown here, besides the input, the variables and
 // the key, it returns the query as it is written.
 func (v *request) verification(e entry, of *machine.View) *check {
@@ -58,7 +58,7 @@ func (v *request) verification(e entry, of *machine.View) *check {
 		return nil
 	}
 	query := step.InDoubt.Verify
-	c := check{Says: "The definition's own status query"}
+	c := check{Says: "The definition's own status check"}
 	if query.Found != nil {
 		c.Says += ": it happened if " + query.Found.Source()
 	}

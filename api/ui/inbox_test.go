@@ -82,7 +82,7 @@ func TestInboxInDoubt(t *testing.T) {
 	key := idempotency.Key(uuid.FromStringOrNil(id), "reserve", journal.Do, 0)
 	at := x.world.URL + "/things?ref=" + key + "&amp;n=2"
 	a := x.page("/inbox").want(200).has(`id="`+e+`"`, "It is unknown whether step reserve has happened", `href="/sagas/`+id+`"`, "POST "+x.world.URL+"/things", key,
-		"The definition&#39;s own status query", "it happened if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It happened", "It did not happen").
+		"The definition&#39;s own status check", "it happened if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It happened", "It did not happen").
 		lacks("sesame")
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	a = x.post(to, append(a.hidden(to), "outcome", "succeeded", "output", `{"id": "th_1"}`, "reason", "it is there")...).want(303)
@@ -99,7 +99,7 @@ func TestInboxStuck(t *testing.T) {
 	x.rule(status("DELETE", "/things", 422))
 	id := x.start("asks", `{"n": 4}`)
 	x.waits(id)
-	a := x.page("/inbox?kind=stuck").want(200).has("Undoing step reserve was refused", "DELETE "+x.world.URL+"/things/", ", undoing", "no status query", "curl -sS", "I have undone it by hand", "Leave its effect")
+	a := x.page("/inbox?kind=stuck").want(200).has("Undoing step reserve was refused", "DELETE "+x.world.URL+"/things/", ", undoing", "no status check", "curl -sS", "I have undone it by hand", "Leave its effect")
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "mended")...).want(303)
 	x.becomes(id, saga.Compensated)

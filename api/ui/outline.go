@@ -18,11 +18,11 @@ type outline struct {
 type wording struct {
 	text     string   // the value of its kind: "POST ${vars.pay}/charges"
 	undo     string   // the value of its compensation's kind
-	verify   string   // the value of its status query's kind
+	verify   string   // the value of its status check's kind
 	branches []string // conditions of a switch, "" for a last one without
 }
 
-// bodies are the keys whose value describes a step, a compensation or a status query.
+// bodies are the keys whose value describes a step, a compensation or a status check.
 var bodies = []string{"http", "llm", "task", "use", "run", "emit", "signal", "sleep", "approval", "foreach", "repeat", "fail"}
 
 func outlineOf(source []byte) outline {

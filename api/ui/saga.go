@@ -130,14 +130,14 @@ func (p *sagaView) forms(v *request, was *tried) *problem {
 	return was.Problem
 }
 
-// asked returns the step's last status query, as it was sent to the remote service; nil if none was
+// asked returns the step's last status check, as it was sent to the remote service; nil if none was
 // sent.
 func (d *sagaPage) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
 		step, query := saga.SplitQuery(d.Records[i].Path)
 		var intent saga.IntentData
 		if query && step == e.Path && d.Records[i].Kind == journal.Intent && json.Unmarshal(d.Records[i].Data, &intent) == nil && intent.Request != nil {
-			return []check{{Says: "Repeat its status query:", Request: intent.Request.String()}}
+			return []check{{Says: "Repeat its status check:", Request: intent.Request.String()}}
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ type stepRow struct {
 	Name     string // its path without the enclosing blocks
 	Depth    int
 	Line     int             // line in the definition; 0 if unknown
-	Sent     int             // attempts, without status queries and compensations
+	Sent     int             // attempts, without status checks and compensations
 	Took     time.Duration   // from the start of the first attempt
 	Earlier  int             // number of omitted attempts
 	Request  json.RawMessage // empty if it is too large

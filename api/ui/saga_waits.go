@@ -72,7 +72,7 @@ func (d *sagaPage) wait(s machine.StepView, last map[string]journal.Record) (wai
 	case r.Kind == journal.Outcome && json.Unmarshal(r.Data, &outcome) == nil && outcome.RetryAt != nil:
 		text := "its next attempt"
 		if outcome.Next == saga.NextVerify {
-			text = "a status query of the remote service"
+			text = "a status check of the remote service"
 		}
 		return wait{Text: text, Until: outcome.RetryAt.Time}, true
 	case r.Kind != journal.Intent || json.Unmarshal(r.Data, &intent) != nil:

@@ -208,7 +208,7 @@ func (t *timeline) title(l *lane, one bar) string {
 		head = "undo of " + head
 	}
 	if one.query {
-		head = "status query of " + l.path
+		head = "status check of " + l.path
 	}
 	if one.attempt > 0 {
 		head += fmt.Sprintf(", attempt %d: %s", one.attempt, say(map[bool]string{true: "in flight", false: one.what}[one.what == "running"]))

@@ -17,7 +17,7 @@ type account struct {
 	spent, reserved retry.Money
 	open            map[way]retry.Money // of the attempt in flight
 	unknown         map[way]retry.Money // of attempts whose cost is unknown
-	asked           map[string]bool     // whether the last status query was conclusive, by its step's path
+	asked           map[string]bool     // whether the last status check was conclusive, by its step's path
 }
 
 // budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
@@ -122,7 +122,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 		limit = b.Tokens
 	}
 	open, unknown := make(map[way]int64), make(map[way]int64)
-	asked := make(map[string]bool) // whether the last status query was conclusive
+	asked := make(map[string]bool) // whether the last status check was conclusive
 	used, reserved := int64(0), int64(0)
 	settle := func(at way, happened bool) {
 		reserved -= unknown[at]

@@ -11,7 +11,7 @@ import (
 	"recourse/saga/machine"
 )
 
-// querySuffix is at the end of the path of a step's status query.
+// querySuffix is at the end of the path of a step's status check.
 const querySuffix = ".verify"
 
 // sagaState is a saga with decoded records, for all rules.

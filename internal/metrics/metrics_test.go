@@ -71,7 +71,7 @@ func TestCounts(t *testing.T) {
 				"attempt_seconds{class=in_doubt,kind=http}": 2, "attempt_seconds{class=succeeded,kind=http}": 1, "retries_total{definition=again,kind=http}": 2,
 				"in_doubt_total{definition=again}": 1, "in_doubt_settled_total{by=answer,definition=again}": 1,
 			}},
-		{name: "a status query settles a doubt", src: "saga: asks\nsteps:\n" +
+		{name: "a status check settles a doubt", src: "saga: asks\nsteps:\n" +
 			"  - {id: a, http: POST http://x/a, timeout: 1s, in_doubt: {verify: {http: GET http://x/look, found: result.body.n == 1, after: 0s}}}\n",
 			answers: map[string][]saga.Answer{"a": {lost()}},
 			want: map[string]float64{

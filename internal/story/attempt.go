@@ -35,7 +35,7 @@ func (t *Teller) intent(e *history.Event, d *saga.IntentData) []Line {
 		return t.one("←", e.Path, "undo: "+text, Dimmed)
 	}
 	if e.Track.Check {
-		return t.one("→", e.Track.Step, "status query: "+text, Dimmed)
+		return t.one("→", e.Track.Step, "status check: "+text, Dimmed)
 	}
 	return t.one("→", e.Path, text, Dimmed)
 }
@@ -201,5 +201,5 @@ func (t *Teller) answered(e *history.Event, d *saga.OutcomeData) []Line {
 	case d.Found != nil:
 		return t.one("✓", e.Track.Step, "the remote service does not have it: it did not happen"+t.how(e, d), Good)
 	}
-	return t.one("?", e.Track.Step, "status query: "+t.failed(e, d), Doubt)
+	return t.one("?", e.Track.Step, "status check: "+t.failed(e, d), Doubt)
 }

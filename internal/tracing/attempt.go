@@ -13,7 +13,7 @@ import (
 	"recourse/saga/history"
 )
 
-// attempt is an ended attempt of a step, of its compensation, or of its status query.
+// attempt is an ended attempt of a step, of its compensation, or of its status check.
 type attempt struct {
 	st              *step
 	intent, outcome *journal.Record

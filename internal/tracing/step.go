@@ -175,7 +175,7 @@ func (st *step) span() span {
 	return out
 }
 
-// runs returns the definition of a step, of its compensation, or of its status query; nil if there
+// runs returns the definition of a step, of its compensation, or of its status check; nil if there
 // is none.
 func (s *sagaState) runs(a at, query bool) *saga.Step {
 	def := s.def.Step(a.path)

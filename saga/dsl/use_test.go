@@ -68,7 +68,7 @@ func TestUseOverrides(t *testing.T) {
 	}
 }
 
-// In a compensation and in a status query an action brings its request, and what has a meaning
+// In a compensation and in a status check an action brings its request, and what has a meaning
 // there.
 func TestUseElsewhere(t *testing.T) {
 	d := mustParse(t, `saga: x

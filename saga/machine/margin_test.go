@@ -14,7 +14,7 @@ import (
 	"recourse/saga/machine"
 )
 
-// The status query waits for the attempt's own timeout and `after`, counted from
+// The status check waits for the attempt's own timeout and `after`, counted from
 // when the request left, however long after its intent that was.
 func TestVerifyMargin(t *testing.T) {
 	src := `

@@ -21,7 +21,7 @@ const margin = time.Second
 // declares, plus the time that a request may be in flight.
 const remembered = 2*time.Second + time.Second + margin
 
-// theWorld is the remote service: it honours keys, stores its effects, and has a status query.
+// theWorld is the remote service: it honours keys, stores its effects, and has a status check.
 //
 //	POST /do/<service>           an effect; {"id": …}
 //	DELETE /do/<service>/<id>    undoes it

@@ -101,7 +101,7 @@ func TestDataChoosesNoRoute(t *testing.T) {
 	})
 }
 
-// TestUndoAndQueryAreEncoded covers the other places that send: a compensation and a status query.
+// TestUndoAndQueryAreEncoded covers the other places that send: a compensation and a status check.
 func TestUndoAndQueryAreEncoded(t *testing.T) {
 	def := parse(t, "http: POST https://a.example/x", "in_doubt: {verify: {http: 'GET https://a.example/x/${input}', found: 'true'}}",
 		"compensate: {http: 'DELETE https://a.example/x/${input}'}")
