@@ -1,13 +1,12 @@
 package ui
 
 import (
-	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -27,6 +26,7 @@ type lane struct {
 	bars    []bar
 	records []*journal.Record
 	calm    bool // it ended without a failure
+	waiting bool // a wait has not ended
 	final   bool // its first record comes after the start of undoing
 	folded  int  // number of lanes that this one stands for, without bars
 }
@@ -104,49 +104,7 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 	if over || now.Before(records[len(records)-1].At) {
 		c.end = records[len(records)-1].At
 	}
-	type track struct {
-		path string
-		way  journal.Way
-	}
-	lanes := map[track]*lane{}
-	var given time.Time // when the saga abandoned its waits
-	back := false       // undoing has started
-	node := records[0].Node
-	for i := range records {
-		r := &records[i]
-		if r.Node != node {
-			node = r.Node
-			c.moments = append(c.moments, moment{r.At, "taken over", true})
-		}
-		c.moment(*r)
-		switch {
-		case r.Kind == journal.Cancelled && given.IsZero():
-			given = r.At
-		case r.Kind == journal.Compensating:
-			if back = true; given.IsZero() {
-				given = r.At
-			}
-		}
-		base, _ := saga.SplitQuery(r.Path)
-		if r.Path == "" || strings.HasSuffix(base, "]") { // a record of the saga, or of a whole iteration
-			continue
-		}
-		l := lanes[track{base, r.Way}]
-		if l == nil {
-			l = &lane{path: base, way: r.Way, depth: in.depth[saga.StepID(base)], calm: true, final: back}
-			lanes[track{base, r.Way}] = l
-			if r.Way == journal.Undo {
-				c.undo = append(c.undo, l)
-			} else {
-				c.do = append(c.do, l)
-			}
-		}
-		l.records = append(l.records, r)
-		l.calm = l.calm && (r.Class == journal.Succeeded || r.Class == "") && r.Kind != journal.Operator
-	}
-	for _, l := range append(slices.Clone(c.do), c.undo...) {
-		c.work(l)
-	}
+	back, given := c.read(records, in)
 	slices.SortFunc(c.busy, func(a, b stretch) int { return a.from.Compare(b.from) })
 	slices.SortStableFunc(c.do, func(a, b *lane) int { return in.place[a.path] - in.place[b.path] })
 	c.do, c.undo = fold(c.do, maxLanes), fold(c.undo, maxLanes/2)
@@ -157,6 +115,50 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 		}
 	}
 	return c
+}
+
+// read makes the lanes, without their bars. It reports whether the saga was undone, and when it
+// abandoned its waits.
+func (c *chart) read(records []journal.Record, in nesting) (back bool, given time.Time) {
+	var reader history.Reader
+	lanes := map[history.Track]*lane{}
+	laneOf := func(t history.Track) *lane {
+		t.Check = false // status checks are on the lane of their step
+		l := lanes[t]
+		if l == nil {
+			l = &lane{path: t.Step, way: t.Way, depth: in.depth[saga.StepID(t.Step)], calm: true, final: back}
+			lanes[t] = l
+			if t.Way == journal.Undo {
+				c.undo = append(c.undo, l)
+			} else {
+				c.do = append(c.do, l)
+			}
+		}
+		return l
+	}
+	for i := range records {
+		e := reader.Read(&records[i])
+		c.moment(&e)
+		back = back || e.Kind == journal.Compensating
+		if given.IsZero() && (back || e.Kind == journal.Cancelled) {
+			given = e.At
+		}
+		if e.Path == "" || e.Iteration() {
+			continue
+		}
+		laneOf(e.Track).add(e.Record)
+		if e.Begun.Known() {
+			c.busy = append(c.busy, stretch{e.Begun.At, e.At})
+		}
+	}
+	for track, begun := range reader.InFlight() {
+		laneOf(track).calm = false
+		c.busy = append(c.busy, stretch{begun.At, c.end})
+	}
+	for _, l := range lanes { // any order
+		l.calm = l.calm && !l.waiting
+	}
+	return back, given
 }
 
 // close ends the waits of a lane that the saga abandoned.
@@ -172,43 +174,31 @@ func (l *lane) close(at time.Time) {
 	}
 }
 
-// moment adds the event of a record that concerns the whole saga.
-func (c *chart) moment(r journal.Record) {
-	switch r.Kind {
+// moment adds an event that concerns the whole saga.
+func (c *chart) moment(e *history.Event) {
+	if e.TakeOver {
+		c.moments = append(c.moments, moment{e.At, "taken over", true})
+	}
+	switch e.Kind {
 	case journal.Compensating:
-		c.moments = append(c.moments, moment{r.At, "turns back", true})
+		c.moments = append(c.moments, moment{e.At, "turns back", true})
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		var d saga.CommandData
-		if json.Unmarshal(r.Data, &d) == nil && d.Rejected == nil {
-			c.moments = append(c.moments, moment{r.At, say(d.Kind), false})
+		if d, ok := history.DataOf[saga.CommandData](e.Record); ok && d.Rejected == nil {
+			c.moments = append(c.moments, moment{e.At, say(d.Kind), false})
 		}
 	case journal.Signalled:
-		c.moments = append(c.moments, moment{r.At, "signal", false})
+		c.moments = append(c.moments, moment{e.At, "signal", false})
 	}
 }
 
-// work collects the times of a lane's attempts, and whether one is in flight.
-func (c *chart) work(l *lane) {
-	var open []*journal.Record // only a few are open at a time
-	for _, r := range l.records {
-		switch r.Kind {
-		case journal.Intent:
-			open = append(open, r)
-		case journal.Outcome:
-			open = slices.DeleteFunc(open, func(from *journal.Record) bool {
-				its := from.Path == r.Path && from.Attempt == r.Attempt
-				if its && r.Attempt > 0 {
-					c.busy = append(c.busy, stretch{from.At, r.At})
-				}
-				return its
-			})
-		}
-	}
-	for _, from := range open {
+// add adds a record to the lane.
+func (l *lane) add(r *journal.Record) {
+	l.records = append(l.records, r)
+	if r.Kind == journal.Operator || r.Class != "" && r.Class != journal.Succeeded {
 		l.calm = false
-		if from.Attempt > 0 {
-			c.busy = append(c.busy, stretch{from.At, c.end})
-		}
+	}
+	if r.Attempt == 0 && (r.Kind == journal.Intent || r.Kind == journal.Outcome) {
+		l.waiting = r.Kind == journal.Intent
 	}
 }
 
@@ -273,7 +263,7 @@ func (c *chart) bars(l *lane) {
 	}
 	b := builder{lane: l, end: c.end}
 	for _, r := range l.records {
-		b.add(*r)
+		b.add(r)
 	}
 	for i := range l.bars {
 		if l.bars[i].open {

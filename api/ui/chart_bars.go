@@ -1,12 +1,12 @@
 package ui
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // builder builds bars from a lane's records, in order.
@@ -15,17 +15,8 @@ type builder struct {
 	end  time.Time
 }
 
-// outcomeGist is the part of an outcome that a timeline shows.
-type outcomeGist struct {
-	StatusCode int           `json:"status_code"`
-	Error      *saga.Failure `json:"error"`
-	Cost       string        `json:"cost"`
-	RetryAt    *saga.Time    `json:"retry_at"`
-	Next       saga.Next     `json:"next"`
-}
-
-func (b *builder) add(r journal.Record) {
-	_, query := saga.SplitQuery(r.Path)
+func (b *builder) add(r *journal.Record) {
+	query := history.TrackOf(r).Check
 	switch r.Kind {
 	case journal.Intent:
 		b.intent(r, query)
@@ -36,8 +27,7 @@ func (b *builder) add(r journal.Record) {
 	case journal.Woke:
 		b.close(r.At)
 	case journal.Operator:
-		var d saga.CommandData
-		if json.Unmarshal(r.Data, &d) == nil && d.Rejected == nil {
+		if d, ok := history.DataOf[saga.CommandData](r); ok && d.Rejected == nil {
 			b.close(r.At)
 		}
 	case journal.Decided:
@@ -45,13 +35,12 @@ func (b *builder) add(r journal.Record) {
 	}
 }
 
-func (b *builder) intent(r journal.Record, query bool) {
+func (b *builder) intent(r *journal.Record, query bool) {
 	b.close(r.At)
 	one := bar{stretch: stretch{from: r.At}, what: "running", attempt: r.Attempt, query: query, open: true}
 	if r.Attempt == 0 {
 		one.what, one.said = "wait", []string{"waits"}
-		var d saga.IntentData
-		if json.Unmarshal(r.Data, &d) == nil {
+		if d, ok := history.DataOf[saga.IntentData](r); ok {
 			switch {
 			case d.Awaited != nil && d.Awaited.Approval != nil:
 				one.what, one.said = "person", []string{"asks for an approval"}
@@ -67,9 +56,8 @@ func (b *builder) intent(r journal.Record, query bool) {
 	b.lane.bars = append(b.lane.bars, one)
 }
 
-func (b *builder) outcome(r journal.Record, query bool) {
-	var d outcomeGist
-	_ = json.Unmarshal(r.Data, &d) // an unreadable record still has its class
+func (b *builder) outcome(r *journal.Record, query bool) {
+	d, _ := history.OutcomeOf(r) // an unreadable record still has its class
 	if r.Attempt == 0 {
 		if !b.close(r.At) || r.Class != journal.Succeeded {
 			b.lane.bars = append(b.lane.bars, bar{stretch: stretch{r.At, r.At}, what: string(r.Class), point: true, said: gist(d)})
@@ -94,9 +82,8 @@ func (b *builder) outcome(r journal.Record, query bool) {
 	}
 }
 
-func (b *builder) decided(r journal.Record) {
-	var d saga.DecidedData
-	_ = json.Unmarshal(r.Data, &d) // an unreadable record still ends the wait
+func (b *builder) decided(r *journal.Record) {
+	d, _ := history.DataOf[saga.DecidedData](r) // an unreadable record still ends the wait
 	b.close(r.At)
 	switch {
 	case d.Enter, d.Branch != nil && *d.Branch >= 0:
@@ -121,7 +108,7 @@ func (b *builder) close(at time.Time) (any bool) {
 }
 
 // gist describes an outcome in a few lines.
-func gist(d outcomeGist) (said []string) {
+func gist(d history.Outcome) (said []string) {
 	if d.StatusCode > 0 {
 		said = append(said, "HTTP "+itoa(d.StatusCode))
 	}

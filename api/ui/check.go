@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"recourse/saga"
 	"recourse/saga/expr"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -81,9 +81,8 @@ func (v *request) known(e entry, def *saga.Definition, view machine.View) expr.E
 	for _, d := range def.Vars {
 		vars[d.Name] = d.Value
 	}
-	if first, err := v.records(e.Saga, 0, 1); err == nil && len(first) == 1 {
-		var started saga.StartedData
-		if json.Unmarshal(first[0].Data, &started) == nil {
+	if first, err := v.records(e.Saga, 0, 1); err == nil {
+		if started, err := history.Started(first); err == nil {
 			for name, value := range started.Vars {
 				vars[name] = expr.Raw(value)
 			}

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -134,9 +134,11 @@ func (p *sagaView) forms(v *request, was *tried) *problem {
 // sent.
 func (d *sagaPage) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
-		step, query := saga.SplitQuery(d.Records[i].Path)
-		var intent saga.IntentData
-		if query && step == e.Path && d.Records[i].Kind == journal.Intent && json.Unmarshal(d.Records[i].Data, &intent) == nil && intent.Request != nil {
+		r := &d.Records[i]
+		if t := history.TrackOf(r); !t.Check || t.Step != e.Path || r.Kind != journal.Intent {
+			continue
+		}
+		if intent, ok := history.DataOf[saga.IntentData](r); ok && intent.Request != nil {
 			return []check{{Says: "Repeat its status check:", Request: intent.Request.String()}}
 		}
 	}

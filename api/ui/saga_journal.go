@@ -10,6 +10,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -119,15 +120,12 @@ func rowOf(r journal.Record) journalRow {
 
 // summary describes a record of a command or of the end; "" for others, whose kind says enough.
 func summary(r journal.Record) string {
-	var d struct {
-		saga.CommandData
-		Status string `json:"status"`
-	}
-	if json.Unmarshal(r.Data, &d) != nil {
-		return ""
-	}
 	switch r.Kind {
 	case journal.Operator:
+		d, ok := history.DataOf[saga.CommandData](&r)
+		if !ok {
+			return ""
+		}
 		text := say(d.Kind)
 		if d.Outcome != "" {
 			text += " as " + say(d.Outcome)
@@ -137,6 +135,7 @@ func summary(r journal.Record) string {
 		}
 		return text
 	case journal.Finished:
+		d, _ := history.DataOf[saga.FinishedData](&r)
 		return say(d.Status)
 	}
 	return ""

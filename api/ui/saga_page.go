@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,9 +49,7 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 		return nil, err
 	}
 	d.Records = v.saga.records
-	if len(d.Records) > 0 {
-		_ = json.Unmarshal(d.Records[0].Data, &d.Started) // the journal's page shows unreadable data
-	}
+	d.Started, _ = history.Started(d.Records) // the journal's page shows unreadable data
 	if err := d.follow(v.r.Context(), v.cfg, v.saga); err != nil {
 		d.Unread = err.Error()
 		if err := v.head(id, d); err != nil {

@@ -1,11 +1,11 @@
 package ui
 
 import (
-	"encoding/json"
 	"time"
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -59,23 +59,30 @@ func mayWait(s machine.StepStatus) bool {
 }
 
 // wait returns what a step waits for; false if it does not wait, or waits for a person.
-func (d *sagaPage) wait(s machine.StepView, last map[string]journal.Record) (wait, bool) {
+func (d *sagaPage) wait(s machine.StepView, last map[string]*journal.Record) (wait, bool) {
 	for _, e := range d.Entries {
 		if e.Path == s.Path {
 			return wait{}, false
 		}
 	}
 	r := last[s.Path]
-	var intent saga.IntentData
-	var outcome outcomeGist
-	switch {
-	case r.Kind == journal.Outcome && json.Unmarshal(r.Data, &outcome) == nil && outcome.RetryAt != nil:
+	if r == nil {
+		return wait{}, false
+	}
+	if r.Kind == journal.Outcome {
+		outcome, err := history.OutcomeOf(r)
+		if err != nil || outcome.RetryAt == nil {
+			return wait{}, false
+		}
 		text := "its next attempt"
 		if outcome.Next == saga.NextVerify {
 			text = "a status check of the remote service"
 		}
 		return wait{Text: text, Until: outcome.RetryAt.Time}, true
-	case r.Kind != journal.Intent || json.Unmarshal(r.Data, &intent) != nil:
+	}
+	intent, ok := history.DataOf[saga.IntentData](r)
+	switch {
+	case !ok:
 		return wait{}, false
 	case intent.Awaited != nil && intent.Awaited.Signal != "":
 		return wait{Text: "the signal " + intent.Awaited.Signal, Until: until(intent.WakeAt)}, true
@@ -92,18 +99,18 @@ func (d *sagaPage) wait(s machine.StepView, last map[string]journal.Record) (wai
 }
 
 // lastIntents returns the last intents and outcomes of steps.
-func (d *sagaPage) lastIntents(of []machine.StepView) map[string]journal.Record {
-	last := make(map[string]journal.Record, len(of))
+func (d *sagaPage) lastIntents(of []machine.StepView) map[string]*journal.Record {
+	last := make(map[string]*journal.Record, len(of))
 	wanted := make(map[string]bool, len(of))
 	for _, s := range of {
 		wanted[s.Path] = true
 	}
 	for i := len(d.Records) - 1; i >= 0 && len(wanted) > 0; i-- {
-		r := d.Records[i]
+		r := &d.Records[i]
 		if r.Kind != journal.Intent && r.Kind != journal.Outcome {
 			continue
 		}
-		if step, _ := saga.SplitQuery(r.Path); wanted[step] {
+		if step := history.TrackOf(r).Step; wanted[step] {
 			last[step] = r
 			delete(wanted, step)
 		}

@@ -146,12 +146,12 @@ func Decode(r *journal.Record) (any, error) {
 	return nil, nil
 }
 
-// errNoStart says that the first record is not the start of a saga.
+// errNoStart says that the first record is not the start of a saga, or has no data.
 var errNoStart = errors.New("the journal does not begin with its start")
 
 // Started returns the data of a journal's first record.
 func Started(records []journal.Record) (saga.StartedData, error) {
-	if len(records) == 0 || records[0].Kind != journal.Started {
+	if len(records) == 0 || records[0].Kind != journal.Started || len(records[0].Data) == 0 {
 		return saga.StartedData{}, errNoStart
 	}
 	d, err := decode[saga.StartedData](&records[0])

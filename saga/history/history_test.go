@@ -115,7 +115,7 @@ func TestUnreadable(t *testing.T) {
 	if err := new(history.Steps).Add(&list[0]); !errors.Is(err, saga.ErrUnreadable) {
 		t.Errorf("got %v", err)
 	}
-	for _, list := range [][]journal.Record{nil, list, records(journal.Record{Kind: journal.Started, Data: json.RawMessage(`[]`)})} {
+	for _, list := range [][]journal.Record{nil, list, records(journal.Record{Kind: journal.Started}), records(journal.Record{Kind: journal.Started, Data: json.RawMessage(`[]`)})} {
 		if _, err := history.Started(list); err == nil {
 			t.Errorf("%v has a start", list)
 		}

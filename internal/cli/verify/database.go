@@ -13,6 +13,7 @@ import (
 	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/kinds"
 )
 
@@ -239,8 +240,8 @@ var errChanged = errors.New("was changed in the database")
 // define finds the definition that the journal is pinned to: in the catalog, or among
 // --definitions. lacking says why it is not available.
 func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err error) {
-	d, ok := ran(s.Records)
-	if !ok {
+	d, bad := history.Started(s.Records)
+	if bad != nil {
 		return d, nil, nil // reported as a violation
 	}
 	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {

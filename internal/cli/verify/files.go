@@ -13,6 +13,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/export"
 	"recourse/internal/invariant"
+	"recourse/saga/history"
 )
 
 // files checks the journals of files and directories, a file at a time.
@@ -120,8 +121,8 @@ func (v *check) read(file string, own uuid.UUID) ([]export.Journal, error) {
 // exported finds the definition of a journal.
 func (v *check) exported(ex export.Journal) invariant.Saga {
 	s := invariant.Saga{ID: ex.Saga, Records: ex.Records}
-	d, ok := ran(ex.Records)
-	if !ok {
+	d, err := history.Started(ex.Records)
+	if err != nil {
 		return s // reported as a violation
 	}
 	if s.Definition = v.defs[d.SHA256]; s.Definition == nil {

@@ -3,7 +3,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/definition"
 	"recourse/internal/invariant"
-	"recourse/journal"
 	"recourse/saga"
 )
 
@@ -109,15 +107,6 @@ func (c *Command) config(a *cli.App) (invariant.Config, error) {
 		cfg.Canaries, err = readCanaries(a, c.Canaries)
 	}
 	return cfg, err
-}
-
-// ran decodes the first record of a journal. ok is false if the journal does not begin with a
-// start.
-func ran(records []journal.Record) (d saga.StartedData, ok bool) {
-	if len(records) == 0 || records[0].Kind != journal.Started || json.Unmarshal(records[0].Data, &d) != nil {
-		return d, false
-	}
-	return d, true
 }
 
 // lacks records that a saga's definition is missing.
