@@ -432,33 +432,59 @@ func TestNoMapOrder(t *testing.T) {
 // mapRanges returns where a package ranges over a map.
 func mapRanges(t *testing.T, imp types.Importer, p pkg) []string {
 	t.Helper()
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
-	if _, err := (&types.Config{Importer: imp}).Check(p.ImportPath, fset, files, info); err != nil {
-		t.Fatal(err)
-	}
+	c := typed(t, imp, p.ImportPath, parsed(t, p))
 	var found []string
-	for _, f := range files {
+	for _, f := range c.files {
 		ast.Inspect(f, func(n ast.Node) bool {
 			r, ok := n.(*ast.RangeStmt)
 			if !ok {
 				return true
 			}
-			if _, isMap := info.TypeOf(r.X).Underlying().(*types.Map); isMap && !excused(fset, f, r) {
-				found = append(found, fset.Position(r.Pos()).String())
+			if _, isMap := c.info.TypeOf(r.X).Underlying().(*types.Map); isMap && !excused(c.fset, f, r) {
+				found = append(found, c.fset.Position(r.Pos()).String())
 			}
 			return true
 		})
 	}
 	return found
+}
+
+// source is the parsed files of a package.
+type source struct {
+	fset  *token.FileSet
+	files []*ast.File
+}
+
+// parsed parses a package, without its tests.
+func parsed(t *testing.T, p pkg) source {
+	t.Helper()
+	s := source{fset: token.NewFileSet()}
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(s.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.files = append(s.files, f)
+	}
+	return s
+}
+
+// checked is a package with its types.
+type checked struct {
+	source
+	info *types.Info
+	of   *types.Package
+}
+
+// typed checks the types of a package.
+func typed(t *testing.T, imp types.Importer, path string, s source) checked {
+	t.Helper()
+	c := checked{source: s, info: &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Selections: make(map[*ast.SelectorExpr]*types.Selection), Uses: make(map[*ast.Ident]types.Object)}}
+	var err error
+	if c.of, err = (&types.Config{Importer: imp}).Check(path, s.fset, s.files, c.info); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // exportData finds the compiler's export data of each package that this module depends on.
