@@ -34,10 +34,10 @@ func TestMissingSecret(t *testing.T) {
 	_, admin := addKey(x, "admin", time.Time{})
 	_, viewer := addKey(x, "viewer", time.Time{})
 	as := header{"Authorization", "Bearer " + admin} // from now on requests need a key
-	for key, told := range map[string]bool{admin: true, viewer: false} {
+	for key, explains := range map[string]bool{admin: true, viewer: false} {
 		body := string(y.do("POST", "/v1/validate", src, header{"Authorization", "Bearer " + key}).want(200).Body)
-		if strings.Contains(body, `"missing-secret"`) != told || !strings.Contains(body, `"unknown-definition"`) {
-			t.Errorf("validating, told of secrets %v: %s", told, body)
+		if strings.Contains(body, `"missing-secret"`) != explains || !strings.Contains(body, `"unknown-definition"`) {
+			t.Errorf("validating, told of secrets %v: %s", explains, body)
 		}
 	}
 	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).problem(422, "invalid_start")

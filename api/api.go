@@ -53,7 +53,7 @@ type EngineStats struct {
 	CommitAge     time.Duration
 	StartsRefused int64
 	GivenUp       int64
-	Strangers     int64
+	Unheld        int64
 	Lost          int64
 	Starting      int
 	AnswerBytes   int64

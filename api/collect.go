@@ -146,7 +146,7 @@ var engineDescs = []struct {
 	{engineDesc("starts_refused_total", "Starts refused with 429 because the node was at its limits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.StartsRefused) }},
 	{engineDesc("sagas_given_up_total", "Sagas that this node could not run. They are retried after a pause."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
 	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas that lost records in a failover of the database, although this node had acknowledged them.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
-	{engineDesc("unheld_sagas_released_total", "Sagas that this node owned in the database without having them in memory. They were released, and continue."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
+	{engineDesc("unheld_sagas_released_total", "Sagas that this node owned in the database without having them in memory. They were released, and continue."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Unheld) }},
 	{engineDesc("response_bytes", "Bytes of responses that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
 	{engineDesc("response_bytes_limit", "Maximum of bytes of responses; one response may exceed it."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
 	{engineDesc("responses_waiting", "Responses waiting for memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},

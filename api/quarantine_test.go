@@ -148,12 +148,12 @@ func TestQuarantineUnreadable(t *testing.T) {
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claimed %+v, %v: want the command to wake it", claimed, err)
 	}
-	mail, err := g.Messages(t.Context(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
+	unread, err := g.Messages(t.Context(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var orders []string
-	for _, m := range mail[journal.QuarantineAfter:] {
+	for _, m := range unread[journal.QuarantineAfter:] {
 		var cmd saga.Command
 		if err := json.Unmarshal(m.Data, &cmd); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ must carry out:
 	StartSaga, Loaded, Received              Commit, Perform
 	Answered, Waits, Committed               Replied, Advanced, Acquired, Dropped
 	Leased, LeaseLost, Tick, Watch, Drain    Reload, Fenced, Freed
-	Owned, Stranger                          Estranged, Stalled, Delayed
+	Owned, Unheld                            FoundUnheld, Stalled, Delayed
 
 The same events at the same times have the same effects, except for the jitter that
 LaneConfig.Random provides.

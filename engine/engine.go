@@ -143,7 +143,7 @@ type Engine struct {
 	more    chan struct{}  // starts a scan for messages only
 	fenced  chan string    // nodes whose lease was gone when they committed
 
-	renewals, messageReads, claims, expiries, reaps, strangers, syncs, rivals outage
+	renewals, messageReads, claims, expiries, reaps, unheld, syncs, rivals outage
 
 	stalls stalls // found by this node
 
@@ -179,7 +179,7 @@ func New(cfg Config) *Engine {
 	e.stalls.scans = warns("could not check for stalled sagas and steps")
 	e.syncs = warns("starts are refused: --require-sync is set, and commits do not wait for a second machine")
 	e.rivals = warns("a second database server accepts writes with an older state of this database: stop it, commits that programs make there are lost")
-	e.strangers = warns("could not check for sagas that the database lists as this node's but that it does not run")
+	e.unheld = warns("could not check for sagas that the database lists as this node's but that it does not run")
 	e.workers = goroutinePool{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))

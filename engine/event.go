@@ -81,14 +81,14 @@ type (
 	Watch struct{}
 	// Owned lists those of the lane's sagas that Node owns according to the store, without those
 	// that are being loaded. A saga that two Owned in a row list, and that the lane does not run,
-	// is a stranger.
+	// is unheld.
 	Owned struct {
 		Node string
 		IDs  []uuid.UUID
 	}
-	// Stranger answers Estranged, if the store still says that Node owns the saga: it gives the end
+	// Unheld answers FoundUnheld, if the store still says that Node owns the saga: it gives the end
 	// of the saga's journal. The lane releases the saga unless it runs it by now.
-	Stranger struct {
+	Unheld struct {
 		ID   uuid.UUID
 		Node string
 		Seq  int64 // of the last record
@@ -100,7 +100,7 @@ type (
 func (StartSaga) event() {}
 func (Loaded) event()    {}
 func (Owned) event()     {}
-func (Stranger) event()  {}
+func (Unheld) event()    {}
 func (Answered) event()  {}
 func (Received) event()  {}
 func (Committed) event() {}
@@ -172,9 +172,9 @@ type (
 		Claimed journal.Claimed
 		Node    string
 	}
-	// Estranged reports a stranger: Node owns the saga according to its row, but the lane does not
-	// run it. It asks for Stranger in return.
-	Estranged struct {
+	// FoundUnheld reports an unheld saga: Node owns the saga according to its row, but the lane
+	// does not run it. It asks for Unheld in return.
+	FoundUnheld struct {
 		ID   uuid.UUID
 		Node string
 	}
@@ -197,15 +197,15 @@ type (
 	Fenced struct{ Node string }
 )
 
-func (Commit) effect()    {}
-func (Perform) effect()   {}
-func (Freed) effect()     {}
-func (Replied) effect()   {}
-func (Advanced) effect()  {}
-func (Acquired) effect()  {}
-func (Dropped) effect()   {}
-func (Reload) effect()    {}
-func (Estranged) effect() {}
-func (Stalled) effect()   {}
-func (Delayed) effect()   {}
-func (Fenced) effect()    {}
+func (Commit) effect()      {}
+func (Perform) effect()     {}
+func (Freed) effect()       {}
+func (Replied) effect()     {}
+func (Advanced) effect()    {}
+func (Acquired) effect()    {}
+func (Dropped) effect()     {}
+func (Reload) effect()      {}
+func (FoundUnheld) effect() {}
+func (Stalled) effect()     {}
+func (Delayed) effect()     {}
+func (Fenced) effect()      {}

@@ -51,7 +51,7 @@ type Lane struct {
 	watched  time.Time // when the last Watch came
 	alarms   alarms
 	stalest  time.Time
-	strange  map[uuid.UUID]bool // listed by the last Owned, and not run since
+	unheld   map[uuid.UUID]bool // listed by the last Owned, and not run since
 	bytes    int                // bytes of records of its sagas
 	now      time.Time
 	out      []Effect
@@ -109,8 +109,8 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		l.watch()
 	case Owned:
 		l.reconcile(ev)
-	case Stranger:
-		l.giveUpStranger(ev)
+	case Unheld:
+		l.releaseUnheld(ev)
 	case Drain:
 		l.drain()
 	}
@@ -683,7 +683,7 @@ func (l *Lane) forget() {
 		l.drop(r, journal.ErrFenced)
 	}
 	l.queue, l.flight, l.batch, l.failures = nil, nil, nil, 0
-	l.alarms, l.strange = nil, nil
+	l.alarms, l.unheld = nil, nil
 }
 
 // drain continues the sagas that have no attempt in flight, which releases them.
@@ -756,6 +756,6 @@ func (l *Lane) giveUp(r *run, err error) {
 	r.permit.revoke()
 	l.free(r.memory...)
 	r.broken, r.more, r.sends, r.news, r.memory = err, false, nil, nil, nil
-	r.next = journal.Append{Saga: r.id, Release: true, Stranger: err == ErrStranger}
+	r.next = journal.Append{Saga: r.id, Release: true, Unheld: err == ErrUnheld}
 	l.enqueue(r)
 }

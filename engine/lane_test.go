@@ -98,11 +98,11 @@ func (b *bench) claim(node string) engine.Loaded {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	mail, err := b.store.Messages(context.Background(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
+	unread, err := b.store.Messages(context.Background(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Messages: mail}
+	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Messages: unread}
 }
 
 // The record that ends a saga is in the same append as its row, however many records precede it: a

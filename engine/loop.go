@@ -133,8 +133,8 @@ func (l *laneLoop) do(eff Effect) {
 		for _, o := range e.cfg.Observers {
 			o.Released(eff.ID)
 		}
-		if errors.Is(eff.Err, ErrStranger) {
-			e.stats.strangers.Add(1)
+		if errors.Is(eff.Err, ErrUnheld) {
+			e.stats.unheld.Add(1)
 		} else if eff.Err != nil && !turnedDown(eff.Err) {
 			if !errors.Is(eff.Err, journal.ErrFenced) && !errors.Is(eff.Err, saga.ErrUnavailable) {
 				e.stats.givenUp.Add(1)
@@ -146,7 +146,7 @@ func (l *laneLoop) do(eff Effect) {
 	case Reload:
 		e.loading.begin(eff.Claimed)
 		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
-	case Estranged:
+	case FoundUnheld:
 		e.work.Go(func() { e.inspect(l.quit, eff) })
 	case Stalled:
 		e.stats.stalled.Add(1)

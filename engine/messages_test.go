@@ -35,14 +35,14 @@ func TestMessageWindow(t *testing.T) {
 				numbers += fmt.Sprint(saga[0], " ")
 			}
 			got = append(got, fmt.Sprint(numbers, "of ", bytes))
-			for _, mail := range stored {
-				if !slices.Contains(sagas, mail.Saga) {
+			for _, message := range stored {
+				if !slices.Contains(sagas, message.Saga) {
 					continue
 				}
-				if size += len(mail.Data); len(out) > 0 && (len(out) == limit || size > bytes) {
+				if size += len(message.Data); len(out) > 0 && (len(out) == limit || size > bytes) {
 					break
 				}
-				out = append(out, mail)
+				out = append(out, message)
 			}
 			return out, nil
 		}
@@ -110,8 +110,8 @@ func TestMemoryOfMessagesIsFreed(t *testing.T) {
 	want("taken before", "again")
 	b.handle(b.append())
 	want("durable", "first")
-	b.handle(engine.Received{ID: uuid.Must(uuid.NewV4()), Messages: []journal.Message{m}, Memory: "stranger's"})
-	want("of a saga that is not held", "stranger's")
+	b.handle(engine.Received{ID: uuid.Must(uuid.NewV4()), Messages: []journal.Message{m}, Memory: "other"})
+	want("of a saga that is not held", "other")
 	m.ID = uuid.Must(uuid.NewV7())
 	b.handle(engine.Received{ID: id, Messages: []journal.Message{m}, Memory: "lost"})
 	b.handle(engine.LeaseLost{})

@@ -93,10 +93,10 @@ func (b *bench) answers(id uuid.UUID, a saga.Answer) {
 }
 
 var (
-	okay    = saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}
-	refused = saga.Answer{Sent: true, Status: 422}
-	unsure  = saga.Answer{Sent: true, Code: "timeout"}
-	locked  = saga.Answer{Sent: true, Status: 401}
+	okay     = saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}
+	refused  = saga.Answer{Sent: true, Status: 422}
+	timedOut = saga.Answer{Sent: true, Code: "timeout"}
+	locked   = saga.Answer{Sent: true, Status: 401}
 )
 
 // Each kind of notification is sent once, in the append that causes it.
@@ -109,7 +109,7 @@ func TestNotices(t *testing.T) {
 	}{
 		"an approval":             {"saga: x\nsteps:\n  - {id: ok, approval: {title: Pay?}}\n", nil, []string{"recourse.inbox.approval ok"}},
 		"two at once":             {"saga: x\nsteps:\n  - id: p\n    parallel:\n      - {id: l, approval: {title: L}}\n      - {id: r, approval: {title: R}}\n", nil, []string{"recourse.inbox.approval l", "recourse.inbox.approval r"}},
-		"in doubt":                {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n", []saga.Answer{unsure}, []string{"recourse.inbox.in_doubt a"}},
+		"in doubt":                {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n", []saga.Answer{timedOut}, []string{"recourse.inbox.in_doubt a"}},
 		"credentials":             {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{locked}, []string{"recourse.inbox.held a"}},
 		"a budget":                {"saga: x\nbudget: {amount: 0.01 USD, on_exceed: ask}\nsteps:\n  - {id: a, http: \"POST http://w/a\", cost: 0.02 USD}\n", nil, []string{"recourse.inbox.budget a"}},
 		"after the pivot":         {"saga: x\nsteps:\n  - {id: p, http: \"POST http://w/p\", pivot: true}\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{okay, refused}, []string{"recourse.inbox.stuck a"}},
@@ -118,7 +118,7 @@ func TestNotices(t *testing.T) {
 		"failed":                  {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: b, http: \"POST http://w/b\"}\n", []saga.Answer{okay, refused}, []string{"recourse.saga.failed "}},
 		"failed at once":          {"saga: x\nsteps:\n  - {id: a, fail: so}\n", nil, []string{"recourse.saga.compensated "}},
 		"succeeded":               {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{okay}, nil},
-		"over a doubt":            {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: fail, on_error: continue, retry: none}\n", []saga.Answer{unsure}, []string{"recourse.saga.in_doubt "}},
+		"over a doubt":            {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: fail, on_error: continue, retry: none}\n", []saga.Answer{timedOut}, []string{"recourse.saga.in_doubt "}},
 		"a signal is no entry":    {"saga: x\nsteps:\n  - {id: a, signal: paid}\n", nil, nil},
 		"sleeping":                {"saga: x\nsteps:\n  - {id: a, sleep: 1h}\n", nil, nil},
 	} {
@@ -197,7 +197,7 @@ func TestNoticesOfOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.answers(id, unsure)
+	b.answers(id, timedOut)
 	got := b.commit()
 	if d := cmp.Diff([]string{"recourse.inbox.in_doubt a"}, types(got)); d != "" {
 		t.Fatal(d)
@@ -207,7 +207,7 @@ func TestNoticesOfOneStep(t *testing.T) {
 	want("a label")
 	post(saga.Command{Do: saga.Resolve{Outcome: "retry"}, Path: "a", Reason: "again"})
 	want("a retry")
-	b.answers(id, unsure)
+	b.answers(id, timedOut)
 	want("in doubt again", "recourse.inbox.in_doubt a")
 	post(saga.Command{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{}`)}, Path: "a", Reason: "looked"})
 	want("the budget", "recourse.inbox.budget b")
@@ -287,7 +287,7 @@ func TestNoticesToThoseWhoAsk(t *testing.T) {
 		b := noticing(t, src, tt.n)
 		id := b.start()
 		b.commit()
-		b.answers(id, unsure)
+		b.answers(id, timedOut)
 		c := take[engine.Commit](b)
 		if len(c) != 1 || len(c[0].Batch[0].Events) != tt.want {
 			t.Errorf("%s: %+v, want %d events", name, c, tt.want)
@@ -300,7 +300,7 @@ func TestNoticesFollowTheCommit(t *testing.T) {
 	b := noticing(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n", everyone())
 	id := b.start()
 	b.commit()
-	b.answers(id, unsure)
+	b.answers(id, timedOut)
 	c := take[engine.Commit](b)[0]
 	b.handle(engine.Committed{Number: c.Number, Err: journal.ErrUnknown})
 	if _, err := b.store.Append(t.Context(), c.Node, c.Batch); err != nil { // it was written

@@ -94,9 +94,9 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 	e.loaders <- struct{}{}
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch, e.cfg.MaxBytes)
-	var mail []journal.Message
+	var unread []journal.Message
 	if err == nil && len(addressed) > 0 {
-		mail, err = e.cfg.Store.Messages(ctx, addressed, messagePage, loadBatch*quota.Free)
+		unread, err = e.cfg.Store.Messages(ctx, addressed, messagePage, loadBatch*quota.Free)
 	}
 	cancel()
 	<-e.loaders
@@ -104,13 +104,13 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 		begins = nil // load gets the same error again, and handles it
 	}
 	messages := make(map[uuid.UUID][]journal.Message, len(addressed))
-	for _, m := range mail {
+	for _, m := range unread {
 		messages[m.Saga] = append(messages[m.Saga], m)
 	}
 	for _, c := range claimed {
-		known, mail := begins[c.Saga], messages[c.Saga]
-		if known != nil && len(mail) >= c.Messages && size(known)+messageBytes(mail) <= quota.Free {
-			if ev, err := e.read(node, c, known, mail); err == nil {
+		known, unread := begins[c.Saga], messages[c.Saga]
+		if known != nil && len(unread) >= c.Messages && size(known)+messageBytes(unread) <= quota.Free {
+			if ev, err := e.read(node, c, known, unread); err == nil {
 				e.loaded(quit, ev)
 				continue
 			}
@@ -206,7 +206,7 @@ const recordsPage = 1000
 
 // read reads a saga and its messages. known may be its first loadBatch records. A saga that makes
 // its reader panic counts as unreadable.
-func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, mail []journal.Message) (ev Loaded, err error) {
+func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, unread []journal.Message) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()
 	defer func() {
@@ -235,7 +235,7 @@ func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, ma
 			break
 		}
 	}
-	if ev.Messages = mail; known == nil && c.Messages > 0 {
+	if ev.Messages = unread; known == nil && c.Messages > 0 {
 		if ev.Messages, err = e.cfg.Store.Messages(ctx, []uuid.UUID{c.Saga}, messagePage, e.cfg.MessageBytes); err != nil {
 			return ev, err
 		}

@@ -61,8 +61,8 @@ func (e *Engine) findStalls(quit <-chan struct{}) {
 		if err := e.noteStalls(); e.storeCtx.Err() == nil {
 			e.stalls.scans.observe(err)
 		}
-		if err := e.findStrangers(quit); e.storeCtx.Err() == nil {
-			e.strangers.observe(err)
+		if err := e.findUnheld(quit); e.storeCtx.Err() == nil {
+			e.unheld.observe(err)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // counters are the engine's counters since it was made.
 type counters struct {
-	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, strangers, lost atomic.Int64
+	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, unheld, lost atomic.Int64
 
 	commitTime atomic.Int64 // nanoseconds
 }
@@ -37,7 +37,7 @@ type Stats struct {
 	CommitAge     time.Duration // of the commit in flight, from its first try; 0: there is none
 	StartsRefused int64         // with saga.ErrBusy
 	GivenUp       int64         // sagas that this node could not continue, see Lane.giveUp
-	Strangers     int64         // sagas that this node owned but did not run, see ErrStranger
+	Unheld        int64         // sagas that this node owned but did not run, see ErrUnheld
 	Lost          int64         // sagas of which a failover lost records that this node had committed
 	Starting      int           // starts whose commit is pending
 	AnswerBytes   int64         // of responses that are being read, or whose outcome is not durable yet
@@ -62,7 +62,7 @@ func (e *Engine) Stats() Stats {
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
 		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(), Node: e.node(), Lanes: len(e.lanes),
-		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Strangers: c.strangers.Load(), Lost: c.lost.Load(), Starting: int(e.starting.Load()),
+		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Unheld: c.unheld.Load(), Lost: c.lost.Load(), Starting: int(e.starting.Load()),
 		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}
 	answers := e.answers.Usage()

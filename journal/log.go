@@ -175,11 +175,11 @@ type Append struct {
 	// without a Row, after its ReleaseDelay.
 	Release bool
 	Applied []uuid.UUID // messages that these records apply or reject; their data is deleted
-	// Stranger is set only with Release and without a Row. The node owns the saga but does not have
+	// Unheld is set only with Release and without a Row. The node owns the saga but does not have
 	// it in memory. The saga is claimable after its TakeoverDelay, as if its node had died, instead
 	// of its RetryDelay.
-	Stranger bool
-	// Seq is set only with Stranger: the last seq of the journal when the node found that it does
+	Unheld bool
+	// Seq is set only with Unheld: the last seq of the journal when the node found that it does
 	// not have the saga in memory. If the journal has more records, the append is late: the node
 	// has the saga in memory again, and the append does nothing.
 	Seq int64
@@ -243,13 +243,13 @@ func (a *Append) Size() int {
 
 // ClaimableNow reports whether the append releases a saga that any node may claim at once.
 func (a *Append) ClaimableNow() bool {
-	return a.Stranger || a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
+	return a.Unheld || a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
 }
 
 // ReleaseDelay returns the function that says how long the saga is not claimable after an append
 // that releases it without a row.
 func (a *Append) ReleaseDelay() func(claims int) (delay time.Duration, ok bool) {
-	if a.Stranger {
+	if a.Unheld {
 		return TakeoverDelay
 	}
 	return RetryDelay

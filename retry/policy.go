@@ -39,15 +39,15 @@ func Forever() Policy {
 // Left reports whether another attempt is allowed after so many.
 func (p Policy) Left(attempts int) bool { return p.Attempts == 0 || attempts < p.Attempts }
 
-// Delay returns how long to wait after an attempt (1, 2, …). chance is uniformly distributed over
+// Delay returns how long to wait after an attempt (1, 2, …). random is uniformly distributed over
 // all of uint64 and determines the jitter. The result is in whole milliseconds, never negative, and
 // never above Max plus its jitter.
-func (p Policy) Delay(attempt int, chance uint64) time.Duration {
+func (p Policy) Delay(attempt int, random uint64) time.Duration {
 	d := p.interval(attempt)
 	spread := int64(d) / 1000 * int64(p.Jitter)
 	if spread > 0 {
 		// The high half of a 128-bit product is uniform in [0, 2·spread].
-		hi, _ := bits.Mul64(chance, uint64(2*spread+1))
+		hi, _ := bits.Mul64(random, uint64(2*spread+1))
 		d += time.Duration(int64(hi) - spread)
 	}
 	return max(d, 0).Round(time.Millisecond)

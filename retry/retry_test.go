@@ -17,7 +17,7 @@ func TestDelay(t *testing.T) {
 		name    string
 		policy  Policy
 		attempt int
-		chance  uint64
+		random  uint64
 		want    time.Duration
 	}{
 		{"first", p, 1, middle, time.Second},
@@ -34,7 +34,7 @@ func TestDelay(t *testing.T) {
 		{"forever", Forever(), 100, middle, 5 * time.Minute},
 	}
 	for _, tt := range tests {
-		if got := tt.policy.Delay(tt.attempt, tt.chance); got != tt.want {
+		if got := tt.policy.Delay(tt.attempt, tt.random); got != tt.want {
 			t.Errorf("%s: Delay(%d) = %v, want %v", tt.name, tt.attempt, got, tt.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestDelayBounds(t *testing.T) {
 			Jitter:  rapid.IntRange(0, 1000).Draw(t, "jitter"),
 		}
 		attempt := rapid.IntRange(1, 500).Draw(t, "attempt")
-		d := p.Delay(attempt, rapid.Uint64().Draw(t, "chance"))
+		d := p.Delay(attempt, rapid.Uint64().Draw(t, "random"))
 		if d < 0 || d > 2*p.Max+time.Millisecond {
 			t.Fatalf("%+v: Delay(%d) = %v", p, attempt, d)
 		}

@@ -44,16 +44,16 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		}()
 	}
 	var last [sha256.Size]byte
-	told := time.Time{}
+	sent := time.Time{}
 	for ctx.Err() == nil {
 		page := s.renderMain(ctx, r, target)
 		if page.status != http.StatusOK {
-			if told.IsZero() {
+			if sent.IsZero() {
 				w.WriteHeader(page.status) // stops the browser from reconnecting
 			}
 			return
 		}
-		if told.IsZero() {
+		if sent.IsZero() {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
@@ -62,10 +62,10 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		switch { // sent the first time, too: the browser may show an older state
 		case sum != last:
 			event(w, page.body.Bytes())
-			last, told = sum, time.Now()
-		case time.Since(told) >= beat:
+			last, sent = sum, time.Now()
+		case time.Since(sent) >= beat:
 			fmt.Fprint(w, ": alive\n\n")
-			told = time.Now()
+			sent = time.Now()
 		}
 		if flush.Flush() != nil || page.request == nil || page.request.still {
 			return

@@ -224,12 +224,12 @@ type meddler struct {
 	before func(order string)
 }
 
-func (m *meddler) Send(ctx context.Context, mail journal.Message) error {
+func (m *meddler) Send(ctx context.Context, message journal.Message) error {
 	var c saga.Command
-	if json.Unmarshal(mail.Data, &c) == nil && c.Do.Verb() != "signal" {
+	if json.Unmarshal(message.Data, &c) == nil && c.Do.Verb() != "signal" {
 		m.before(c.Do.Verb())
 	}
-	return m.Engine.Send(ctx, mail)
+	return m.Engine.Send(ctx, message)
 }
 
 // If the saga changes between the page and the command, the command applies only to the

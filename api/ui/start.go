@@ -180,12 +180,12 @@ func (v *request) startRefused(page *startView, err error) error {
 }
 
 func (v *request) startAgain(page *startView, p *problem) error {
-	told := *p
-	told.Errors = blame(page.Fields, p.Errors)
+	shown := *p
+	shown.Errors = blame(page.Fields, p.Errors)
 	if len(p.Errors) > 0 {
-		told.Detail = "Nothing was started or sent. Fix the marked fields."
+		shown.Detail = "Nothing was started or sent. Fix the marked fields."
 	}
-	page.Problem = &told
+	page.Problem = &shown
 	return v.renderAs(p.Status, "definition-start", "Start "+page.Name, page)
 }
 

@@ -16,7 +16,7 @@ import (
 type systemView struct {
 	stats
 	System   system
-	Statuses []standing
+	Statuses []statusAge
 	Live     []counted // by definition, highest first
 	Asks     []counted // inbox entries by kind
 	Stalled  []stalled
@@ -78,8 +78,8 @@ type system struct {
 	} `json:"outbox"`
 }
 
-// standing is the number of sagas with a status, and the time since which the oldest has had it.
-type standing struct {
+// statusAge is the number of sagas with a status, and the time since which the oldest has had it.
+type statusAge struct {
 	Status saga.Status
 	Count  int64
 	Since  *saga.Time
@@ -123,7 +123,7 @@ func showSystem(v *request) error {
 		return err
 	}
 	for _, s := range order {
-		st := standing{Status: s, Count: page.Sagas[string(s)]}
+		st := statusAge{Status: s, Count: page.Sagas[string(s)]}
 		if at, ok := page.Oldest[string(s)]; ok {
 			st.Since = &at
 		}

@@ -29,15 +29,15 @@ func TestApproveAndSignal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "payout.yaml", payout))
-	var told strings.Builder
+	var transcript strings.Builder
 	step := func(want int, stdin string, args ...string) {
 		t.Helper()
 		r := runWith(t, stdin, s.env, args...)
-		fmt.Fprintf(&told, "$ recourse %s\n%s%s", strings.Join(args, " "), r.out, r.errOut)
+		fmt.Fprintf(&transcript, "$ recourse %s\n%s%s", strings.Join(args, " "), r.out, r.errOut)
 		if r.code != 0 {
-			fmt.Fprintf(&told, "(exit %d)\n", r.code)
+			fmt.Fprintf(&transcript, "(exit %d)\n", r.code)
 		}
-		told.WriteString("\n")
+		transcript.WriteString("\n")
 		if r.code != want {
 			t.Errorf("recourse %v: exit %d, want %d: %s%s", args, r.code, want, r.out, r.errOut)
 		}
@@ -77,7 +77,7 @@ func TestApproveAndSignal(t *testing.T) {
 		t.Errorf("as JSON: %s", out)
 	}
 	waitFor(t, s, id, saga.Succeeded)
-	checkGolden(t, "approve", told.String())
+	checkGolden(t, "approve", transcript.String())
 }
 
 // A decision that comes too early gets an error in the terms of the command line.

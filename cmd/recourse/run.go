@@ -213,7 +213,7 @@ func (l *local) read() error {
 	if err := l.Add(fresh); err != nil {
 		return err
 	}
-	l.show.Grew(&l.Saga, fresh)
+	l.show.Update(&l.Saga, fresh)
 	return nil
 }
 

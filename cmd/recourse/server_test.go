@@ -35,20 +35,20 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	w, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "hello.yaml", hello)
-	var told strings.Builder
+	var transcript strings.Builder
 	step := func(want int, args ...string) result {
 		t.Helper()
 		r := run(t, s.env, args...)
 		shown := strings.ReplaceAll(strings.Join(args, " "), def, "hello.yaml")
 		out := strings.ReplaceAll(r.out+r.errOut, def, "hello.yaml")
-		told.WriteString("$ recourse " + shown + "\n" + out)
+		transcript.WriteString("$ recourse " + shown + "\n" + out)
 		if r.code != want {
 			t.Errorf("recourse %s: exit %d, not %d: %s", shown, r.code, want, r.errOut)
 		}
 		if r.code != 0 {
-			told.WriteString("(exit " + string(rune('0'+r.code)) + ")\n")
+			transcript.WriteString("(exit " + string(rune('0'+r.code)) + ")\n")
 		}
-		told.WriteString("\n")
+		transcript.WriteString("\n")
 		return r
 	}
 	step(cli.OK, "definitions", "apply", def)
@@ -76,7 +76,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	step(cli.Conflict, "cancel", id)
 	step(cli.Conflict, "retry", id, "--reason", "again")
 	step(cli.NotFound, "show", "019aa5d0-0000-7000-8000-000000000001")
-	checkGolden(t, "server", told.String())
+	checkGolden(t, "server", transcript.String())
 	if code := s.stop(); code != cli.OK {
 		t.Errorf("serve ended with %d:\n%s", code, s.log)
 	}

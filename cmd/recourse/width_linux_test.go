@@ -65,17 +65,17 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 		waitFor(t, s, strings.Fields(ok(t, s.env, "start", name))[0], status)
 	}
 	for _, args := range [][]string{{"list"}, {"inbox"}, {"top", "--once"}} {
-		var told strings.Builder
+		var transcript strings.Builder
 		for _, columns := range []int{80, 160} {
 			code, out, p := onTerminal(t, columns, s.env, args...)
 			if code != cli.OK {
 				t.Fatalf("%v: exit %d: %s", args, code, out)
 			}
 			p.CheckWidth(t)
-			fmt.Fprintf(&told, "-- %d columns\n%s\n", columns, out)
+			fmt.Fprintf(&transcript, "-- %d columns\n%s\n", columns, out)
 		}
-		fmt.Fprintf(&told, "-- no terminal\n%s", ok(t, s.env, args...))
-		text := steady(told.String())
+		fmt.Fprintf(&transcript, "-- no terminal\n%s", ok(t, s.env, args...))
+		text := steady(transcript.String())
 		for _, c := range changingLists {
 			text = c.pattern.ReplaceAllString(text, c.with)
 		}

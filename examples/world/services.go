@@ -38,8 +38,8 @@ var (
 		undoAt: "POST cancel", made: "ordered", undone: "cancelled"}
 	pages = &collection{service: "cms", path: "pages", prefix: "pg", create: "publish", cancel: "unpublish",
 		undoAt: "DELETE", made: "published", undone: "unpublished", needs: []string{"title"}, fill: published}
-	mails  = &collection{service: "mail", path: "send", prefix: "ml", made: "accepted"}
-	things = &collection{service: "things", prefix: "th", made: "present", undone: "deleted"}
+	messages = &collection{service: "mail", path: "send", prefix: "ml", made: "accepted"}
+	things   = &collection{service: "things", prefix: "th", made: "present", undone: "deleted"}
 )
 
 // allOperations lists the operations of the world.
@@ -115,7 +115,7 @@ func sendMail(s *state, c *call) answer {
 	if err != nil {
 		return badBody(err)
 	}
-	s.made(c, mails, "", f)
+	s.made(c, messages, "", f)
 	return reply(http.StatusAccepted, f)
 }
 

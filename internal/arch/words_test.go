@@ -3,6 +3,9 @@ package arch
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"os/exec"
@@ -23,6 +26,35 @@ var oldWords = map[string]string{ // in lower case
 	"mailbox": "recipient", "mailboxes": "recipients", "mailroom": "message window",
 	"thenask": "NextAwaitResolution", "thenhold": "NextAwaitCredentials", "thenstick": "NextBlock", "thenunsure": "NextInconclusive",
 	"orderdata": "CommandData", "journal.mail": "journal.Message", "journal.fate": "journal.TaskEnd", "journal.respite": "journal.TakeoverDelay",
+}
+
+// oldNames are identifiers that the project does not use, in lower case, with what it says instead.
+// They are words that texts may use in another sense.
+var oldNames = map[string]string{
+	"orderdata": "CommandData", "wish": "command", "mail": "message", "mails": "messages",
+	"stick": "block", "unsure": "inconclusive", "takenon": "Acquired", "grew": "Appended", "setaside": "giveUp",
+	"poke": "wake", "relearn": "reregister", "crew": "goroutinePool", "sortout": "reconcile", "standing": "snapshot",
+	"respite": "takeoverDelay", "fate": "TaskEnd", "told": "reported", "stranger": "unheld", "strangers": "unheld",
+	"tale": "sagaState", "dossier": "sagaPage", "shelf": "journalCache",
+	"brittle": "faultstore", "histories": "linearizability", "chance": "random",
+}
+
+// oldNamesIn lists the old names among the identifiers of a Go file, one line each.
+func oldNamesIn(file string, text []byte) (list []string, err error) {
+	fset := token.NewFileSet()
+	parsed, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if instead := oldNames[strings.ToLower(id.Name)]; instead != "" {
+				list = append(list, fmt.Sprintf("%s: %s: name it %s", fset.Position(id.Pos()), id.Name, instead))
+			}
+		}
+		return true
+	})
+	return list, nil
 }
 
 // worded reports whether a file's text is held to oldWords: not recorded data, nor the list itself.
@@ -80,6 +112,16 @@ func TestOldWords(t *testing.T) {
 		for _, f := range found(file, text) {
 			t.Error(f)
 		}
+		if filepath.Ext(file) != ".go" {
+			continue
+		}
+		list, err := oldNamesIn(file, text)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range list {
+			t.Error(f)
+		}
 	}
 }
 
@@ -96,5 +138,9 @@ func TestOldWordsAreFound(t *testing.T) {
 		if got := found("f", []byte(text)); len(got) != want {
 			t.Errorf("%q: found %q, want %d", text, got, want)
 		}
+	}
+	const source = "package p\nfunc (s Shelf) f(told int) { s.Mailing = `mail` } // a stranger"
+	if got, err := oldNamesIn("f", []byte(source)); err != nil || len(got) != 2 {
+		t.Errorf("found %q, %v, want shelf and told", got, err)
 	}
 }

@@ -23,15 +23,15 @@ import (
 	"recourse/saga/machine"
 )
 
-// shelf is a source: costs, the newest first.
-type shelf struct {
+// costStore is a source: costs, the newest first.
+type costStore struct {
 	mu    sync.Mutex
 	costs []journal.Cost
 	err   error
 	reads int
 }
 
-func (s *shelf) Costs(_ context.Context, f journal.CostFilter) (page []journal.Cost, err error) {
+func (s *costStore) Costs(_ context.Context, f journal.CostFilter) (page []journal.Cost, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
@@ -47,7 +47,7 @@ var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // put has n sagas of a definition end, a second after each other, which cost 1, 2, … in a currency;
 // every live one stays.
-func (s *shelf) put(definition string, n int, currency string, live int) {
+func (s *costStore) put(definition string, n int, currency string, live int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range n + live {
@@ -62,7 +62,7 @@ func (s *shelf) put(definition string, n int, currency string, live int) {
 	}
 }
 
-func typical(s *shelf) (*Typical, *bytes.Buffer) {
+func typical(s *costStore) (*Typical, *bytes.Buffer) {
 	var log bytes.Buffer
 	return NewTypical(s, slog.New(slog.NewTextHandler(&log, nil))), &log
 }
@@ -78,22 +78,22 @@ func (t *Typical) says(definition string) string {
 func TestMedian(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		put  func(*shelf)
+		put  func(*costStore)
 		want string
 	}{
-		{"nothing is known", func(*shelf) {}, ""},
-		{"too few", func(s *shelf) { s.put("a", Enough-1, "USD", 50) }, ""},
-		{"another's", func(s *shelf) { s.put("b", 50, "USD", 0) }, ""},
-		{"just enough", func(s *shelf) { s.put("a", Enough, "USD", 0) }, "10 USD"},
-		{"the last 200", func(s *shelf) { s.put("a", 300, "USD", 0) }, "200 USD"},
-		{"with live ones before", func(s *shelf) { s.put("a", 100, "USD", 800) }, "50 USD"},
-		{"too many live ones", func(s *shelf) { s.put("a", 100, "USD", 3000) }, ""},
-		{"nothing of it costs anything", func(s *shelf) { s.put("a", 100, "", 0) }, ""},
-		{"in the newest's currency", func(s *shelf) { s.put("a", 100, "USD", 0); s.put("a", 30, "EUR", 0) }, "15 EUR"},
-		{"too few in the newest's currency", func(s *shelf) { s.put("a", 100, "USD", 0); s.put("a", 3, "EUR", 0) }, ""},
-		{"one that cannot be read", func(s *shelf) { s.put("a", 21, "USD", 0); s.costs[0].Summary = json.RawMessage(`[`) }, "10 USD"},
+		{"nothing is known", func(*costStore) {}, ""},
+		{"too few", func(s *costStore) { s.put("a", Enough-1, "USD", 50) }, ""},
+		{"another's", func(s *costStore) { s.put("b", 50, "USD", 0) }, ""},
+		{"just enough", func(s *costStore) { s.put("a", Enough, "USD", 0) }, "10 USD"},
+		{"the last 200", func(s *costStore) { s.put("a", 300, "USD", 0) }, "200 USD"},
+		{"with live ones before", func(s *costStore) { s.put("a", 100, "USD", 800) }, "50 USD"},
+		{"too many live ones", func(s *costStore) { s.put("a", 100, "USD", 3000) }, ""},
+		{"nothing of it costs anything", func(s *costStore) { s.put("a", 100, "", 0) }, ""},
+		{"in the newest's currency", func(s *costStore) { s.put("a", 100, "USD", 0); s.put("a", 30, "EUR", 0) }, "15 EUR"},
+		{"too few in the newest's currency", func(s *costStore) { s.put("a", 100, "USD", 0); s.put("a", 3, "EUR", 0) }, ""},
+		{"one that cannot be read", func(s *costStore) { s.put("a", 21, "USD", 0); s.costs[0].Summary = json.RawMessage(`[`) }, "10 USD"},
 	} {
-		s := &shelf{}
+		s := &costStore{}
 		tt.put(s)
 		typ, log := typical(s)
 		if got := typ.says("a"); got != "" {
@@ -113,7 +113,7 @@ func TestMedian(t *testing.T) {
 
 // What ends on this node counts at once, and once: the store has it too.
 func TestMedianGrows(t *testing.T) {
-	s := &shelf{}
+	s := &costStore{}
 	s.put("order", 20, "USD", 0) // 1 to 20
 	typ, _ := typical(s)
 	grow := func(n int) {
@@ -146,7 +146,7 @@ func TestMedianGrows(t *testing.T) {
 
 // A report of an end never blocks its caller.
 func TestNeverBlocks(t *testing.T) {
-	typ, _ := typical(&shelf{})
+	typ, _ := typical(&costStore{})
 	played := storytest.Play(t, "saga: order\nsteps: [{id: a, set: 1}]", storytest.Script{})
 	for range 2 * cap(typ.ended) {
 		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
@@ -161,7 +161,7 @@ func TestNeverBlocks(t *testing.T) {
 // store that is away is asked again.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{err: errors.New("the disk is gone")}
+		s := &costStore{err: errors.New("the disk is gone")}
 		s.put("a", 20, "USD", 0)
 		typ, log := typical(s)
 		ctx, stop := context.WithCancel(t.Context())

@@ -12,7 +12,7 @@ func TestContract(t *testing.T) {
 		c := newCaller(t, Config{Guard: mustGuard(t, cfg.Allow()...), TLS: cfg.TLS()})
 		return func(ctx context.Context, url string) egresstest.Result {
 			a := c.Call(ctx, post(url, `{}`))
-			return egresstest.Result{OK: a.ok(), Told: true, Sent: a.Sent, Code: a.Code}
+			return egresstest.Result{OK: a.ok(), Reported: true, Sent: a.Sent, Code: a.Code}
 		}
 	}})
 }

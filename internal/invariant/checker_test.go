@@ -17,7 +17,7 @@ import (
 	"recourse/saga/machine"
 )
 
-var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
+var unknown = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
 
 // withConfig are violations that a Checker finds only with more than the journals; without the harm
 // it finds none.
@@ -29,10 +29,10 @@ var withConfig = []struct {
 	harm func(s *invariant.Saga, c *invariant.Config)
 }{
 	{"a start without its saga", 1, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) {
-		c.Starts = append(c.Starts, invariant.Start{ID: stranger})
+		c.Starts = append(c.Starts, invariant.Start{ID: unknown})
 	}},
 	{"a key with two sagas", 1, "succeeded", known, func(s *invariant.Saga, c *invariant.Config) {
-		c.Starts = append(c.Starts, invariant.Start{ID: stranger, Key: "k"})
+		c.Starts = append(c.Starts, invariant.Start{ID: unknown, Key: "k"})
 	}},
 	{"another input", 1, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) {
 		c.Starts[0].Input = json.RawMessage(`{"late":true}`)
@@ -107,7 +107,7 @@ func TestQuarantinedIsNoViolation(t *testing.T) {
 // If a step is undone because its child was never started, that child must not exist, whichever of
 // the two is added first.
 func TestNeverStarted(t *testing.T) {
-	child := stranger
+	child := unknown
 	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s machine.Send, _ time.Time) saga.Answer {
 		if s.Way == journal.Undo {
 			return saga.Answer{Code: saga.NoSaga, Final: true}

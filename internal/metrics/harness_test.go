@@ -207,20 +207,20 @@ func (n *node) person(t testing.TB, id uuid.UUID, commands []saga.Command) {
 			list, err := n.store.Inbox(t.Context(), journal.InboxFilter{Saga: id, Limit: 10})
 			return err == nil && (o.Path == "" || slices.ContainsFunc(list, func(e journal.Entry) bool { return e.Path == o.Path && e.Kind != saga.InboxHeld }))
 		})
-		mail, err := o.Message(uuid.Must(uuid.NewV7()), id)
-		if err := errors.Join(err, n.Send(t.Context(), mail)); err != nil {
+		message, err := o.Message(uuid.Must(uuid.NewV7()), id)
+		if err := errors.Join(err, n.Send(t.Context(), message)); err != nil {
 			t.Fatal(err)
 		}
-		within(t, fmt.Sprintf("order %d is read", i), func() bool { return n.folded(t, id, mail.ID) })
+		within(t, fmt.Sprintf("order %d is read", i), func() bool { return n.folded(t, id, message.ID) })
 	}
 }
 
-func (n *node) folded(t testing.TB, id, mail uuid.UUID) bool {
+func (n *node) folded(t testing.TB, id, message uuid.UUID) bool {
 	records, err := n.store.Records(t.Context(), id, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(records, func(r journal.Record) bool { return strings.Contains(string(r.Data), mail.String()) })
+	return slices.ContainsFunc(records, func(r journal.Record) bool { return strings.Contains(string(r.Data), message.String()) })
 }
 
 func open() journal.Store { return memory.New(memory.Config{}) }

@@ -68,30 +68,30 @@ type Announced struct {
 
 // All returns the notices that a saga in its current state has caused.
 func (n *Notices) All(m *machine.Machine) Announced {
-	_, told := n.Since(m, Announced{})
-	return told
+	_, announced := n.Since(m, Announced{})
+	return announced
 }
 
 // Since returns events for the notices that are not in told, and the new set of notices.
-func (n *Notices) Since(m *machine.Machine, told Announced) ([]journal.Event, Announced) {
+func (n *Notices) Since(m *machine.Machine, announced Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
 	now := Announced{ended: m.Ended()}
-	if entries := waiting(m); len(entries)+len(told.open) > 0 {
-		now.open = make(map[string]bool, len(entries)+len(told.open))
-		for about := range told.open { // any order
+	if entries := waiting(m); len(entries)+len(announced.open) > 0 {
+		now.open = make(map[string]bool, len(entries)+len(announced.open))
+		for about := range announced.open { // any order
 			// An attempt that the budget does not cover is reported again.
 			now.open[about] = !strings.HasPrefix(about, budgetOf)
 		}
 		for _, e := range entries {
 			about := subjectOf(&e)
 			now.open[about] = true
-			if !told.open[about] {
+			if !announced.open[about] {
 				d := newNotice(m, e.Kind, e.Path, e.Since, e.Title, e.Detail)
 				list = n.add(list, m.ID(), e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.At())
 			}
 		}
 	}
-	if now.ended && !told.ended {
+	if now.ended && !announced.ended {
 		list = append(list, n.ended(m)...)
 	}
 	return list, now

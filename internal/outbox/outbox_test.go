@@ -242,11 +242,11 @@ func TestRetries(t *testing.T) {
 // putOff is a store that notes for how long events are postponed.
 type putOff struct {
 	journal.Outbox
-	told chan time.Duration
+	waits chan time.Duration
 }
 
 func (p putOff) EventFailed(ctx context.Context, id uuid.UUID, sink string, wait time.Duration, why string) error {
-	p.told <- wait
+	p.waits <- wait
 	return p.Outbox.EventFailed(ctx, id, sink, wait, why)
 }
 
@@ -270,7 +270,7 @@ func TestRefusals(t *testing.T) {
 			p := putOff{s, make(chan time.Duration, 10)}
 			o, stop := deliver(t, Config{Store: p, Now: c.now, Sinks: []Sink{{Name: "one", URL: srv.URL}}})
 			select {
-			case wait := <-p.told:
+			case wait := <-p.waits:
 				if wait < want[0] || wait > want[1] {
 					t.Errorf("%d with Retry-After %q: it waits for %v, want %v", status, after, wait, want)
 				}

@@ -106,16 +106,16 @@ func TestWaitEndsWithContext(t *testing.T) {
 		p := New(mib)
 		reserve(t, p.Open(), mib)
 		reserve(t, p.Open(), mib)
-		var told []bool
+		var calls []bool
 		late := p.Open()
-		late.OnWait(func(waits bool) { told = append(told, waits) })
+		late.OnWait(func(waits bool) { calls = append(calls, waits) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := late.Reserve(ctx, mib); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want that the wait ends", err)
 		}
-		if len(told) != 2 || !told[0] || told[1] {
-			t.Errorf("it was told %v, want a wait and its end", told)
+		if len(calls) != 2 || !calls[0] || calls[1] {
+			t.Errorf("it was told %v, want a wait and its end", calls)
 		}
 		if got, want := p.Usage(), (Usage{mib, 2 * mib, 0}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)

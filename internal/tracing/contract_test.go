@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := c.UploadTraces(ctx, nil)
-			r := egresstest.Result{OK: err == nil, Told: true, Sent: true}
+			r := egresstest.Result{OK: err == nil, Reported: true, Sent: true}
 			if f := new(egress.Failure); errors.As(err, &f) {
 				r.Sent, r.Code = f.Sent, f.Code
 			}

@@ -391,10 +391,10 @@ func parentEndsConcurrently(b *bench) {
 			started <- got[0]
 		}()
 		b.ok(ends)
-		var told []uuid.UUID
+		var recipients []uuid.UUID
 		switch res := <-started; {
 		case res.Err == nil:
-			told = []uuid.UUID{child.Saga}
+			recipients = []uuid.UUID{child.Saga}
 		default:
 			b.wantErr(res.Err, journal.ErrParentEnded)
 		}
@@ -404,7 +404,7 @@ func parentEndsConcurrently(b *bench) {
 				got = append(got, m.Saga)
 			}
 		}
-		diff(b, "children that were told", got, told)
+		diff(b, "children that were told", got, recipients)
 	}
 }
 
@@ -523,15 +523,15 @@ func overtakenRelease(b *bench) {
 	if h := b.head(saga); h.Owner != b.node || h.Seq != 2 || h.Status != "running" {
 		b.Errorf("a release of %d records took effect after %d: %+v", give.Row.Seq, h.Seq, h)
 	}
-	stranger := journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}
-	b.ok(stranger)
+	unheld := journal.Append{Saga: saga, Release: true, Unheld: true, Seq: 1}
+	b.ok(unheld)
 	if h := b.head(saga); h.Owner != b.node {
-		b.Errorf("a stranger of %d records was released after %d: %+v", stranger.Seq, h.Seq, h)
+		b.Errorf("an unheld saga of %d records was released after %d: %+v", unheld.Seq, h.Seq, h)
 	}
-	stranger.Seq = 2
-	b.ok(stranger)
+	unheld.Seq = 2
+	b.ok(unheld)
 	if h := b.head(saga); h.Owner != "" {
-		b.Errorf("a stranger was not released: %+v", h)
+		b.Errorf("an unheld saga was not released: %+v", h)
 	}
 }
 

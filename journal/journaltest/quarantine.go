@@ -14,7 +14,7 @@ var quarantineTests = []test{
 	{"claims are counted until there is progress", countsClaims},
 	{"the release of a node does not count", releaseIsNoFault},
 	{"a saga that is released repeatedly is delayed longer, then quarantined", givenUp},
-	{"a saga that its node does not have in memory is due at once, at first", givenUpByAStranger},
+	{"a saga that its node does not have in memory is due at once, at first", givenUpUnheld},
 	{"a saga that kills its nodes is delayed longer, then quarantined", func(b *bench) { b.killsNodes(b.die) }},
 	{"a saga that kills its nodes, whose successors know that they are dead", func(b *bench) { b.killsNodes(b.dieKnown) }},
 	{"one more claim for each message", oneMoreTry},
@@ -169,7 +169,7 @@ func givenUp(b *bench) {
 	}
 }
 
-func givenUpByAStranger(b *bench) {
+func givenUpUnheld(b *bench) {
 	saga := b.parked(epoch)
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
 		if claims > journal.QuarantineAfter/2 {
@@ -178,17 +178,17 @@ func givenUpByAStranger(b *bench) {
 		b.claimed(saga)
 		from := b.now()
 		b.drain()
-		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
+		b.ok(journal.Append{Saga: saga, Release: true, Unheld: true, Seq: 1})
 		rest, _ := journal.TakeoverDelay(claims)
 		b.delayed(saga, from, rest)
 		if rest == 0 {
 			b.hinted("a saga that was given up")
 		}
-		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}) // no longer owned by the node
+		b.ok(journal.Append{Saga: saga, Release: true, Unheld: true, Seq: 1}) // no longer owned by the node
 	}
 	b.send(saga)
 	b.claimed(saga)
-	b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
+	b.ok(journal.Append{Saga: saga, Release: true, Unheld: true, Seq: 1})
 	b.quarantined(saga, journal.QuarantineAfter)
 }
 

@@ -64,17 +64,17 @@ func changedSagas(node string, batch []part) (stmt, error) {
 	}
 	slices.SortFunc(changed, func(a, b *part) int { return journal.CompareID(a.Saga, b.Saga) })
 	var c rows
-	var strangers []bool
+	var unheld []bool
 	for _, a := range changed {
 		if err := c.add(a); err != nil {
 			return stmt{}, err
 		}
-		strangers = append(strangers, a.Stranger)
+		unheld = append(unheld, a.Unheld)
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{with: []string{changeRows}, query: `DELETE FROM inbox WHERE saga_id = ANY(ARRAY(SELECT id FROM changed WHERE has))`, args: append(c.args(), node, strangers)}, nil
+	return stmt{with: []string{changeRows}, query: `DELETE FROM inbox WHERE saga_id = ANY(ARRAY(SELECT id FROM changed WHERE has))`, args: append(c.args(), node, unheld)}, nil
 }
 
 var changeRows = sql(`changed AS (UPDATE sagas s SET
@@ -89,11 +89,11 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		delete_at = CASE WHEN a.has THEN a.delete_at ELSE s.delete_at END,
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
 		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
-		wake_at = CASE WHEN a.stranger AND NOT a.has THEN {now} + ` + cases(journal.TakeoverDelay) + `
+		wake_at = CASE WHEN a.unheld AND NOT a.has THEN {now} + ` + cases(journal.TakeoverDelay) + `
 			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.RetryDelay) + `
 			WHEN a.release AND s.pending_messages > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
+		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, unheld) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas in their state after the append.
 func newSagas(node string, batch []part) (stmt, error) {

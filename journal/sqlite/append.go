@@ -108,20 +108,20 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 		return a.Records, nil
 	}
 	from := a.Records[0].Seq
-	standing := int64(0)
+	common := int64(0)
 	err := t.query(`SELECT hash FROM journal WHERE saga_id = ? AND seq >= ? ORDER BY seq LIMIT +?`,
 		[]any{a.Saga.Bytes(), from, len(a.Records)}, func(scan func(...any) error) error {
 			var hash []byte
 			if err := scan(&hash); err != nil {
 				return err
 			}
-			if !bytes.Equal(hash, a.Records[standing].Hash) {
+			if !bytes.Equal(hash, a.Records[common].Hash) {
 				return journal.ErrConflict
 			}
-			standing++
+			common++
 			return nil
 		})
-	return a.Records[standing:], err
+	return a.Records[common:], err
 }
 
 // start creates a saga, unless its key or its unique value is taken, its version is not the newest,

@@ -52,13 +52,13 @@ func (p *parser) fitsType(place string, s *schema, want *expr.Type, at, n *Node,
 // fitReport reports each place once.
 type fitReport struct {
 	*parser
-	place string
-	at, n *Node
-	told  []string // the reported places, as pointers
+	place    string
+	at, n    *Node
+	reported []string // the reported places, as pointers
 }
 
 func (r *fitReport) report(pointer, detail string) {
-	if related(pointer, r.told) {
+	if related(pointer, r.reported) {
 		return
 	}
 	n, in := r.at, ""
@@ -88,14 +88,14 @@ func (r *fitReport) constants(s *schema) {
 		return
 	}
 	_, findings := s.Apply(given)
-	var told []string
+	var reported []string
 	for _, f := range findings {
 		if !related(f.Pointer, open) {
 			r.report(f.Pointer, f.Detail)
-			told = append(told, f.Pointer)
+			reported = append(reported, f.Pointer)
 		}
 	}
-	r.told = told
+	r.reported = reported
 }
 
 // constants returns a template's value with null for each part that is not constant. The pointers

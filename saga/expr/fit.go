@@ -103,7 +103,7 @@ func (f *fitter) value(what string, typ, want *Type, at string) {
 		switch given := typ.field(name); {
 		case given.kinds == KindAbsent:
 			f.bad(at+"/"+escapeToken(name), "%q is missing", name)
-		case given.chanceOf(KindAbsent) == surely:
+		case given.likelihoodOf(KindAbsent) == surely:
 			f.bad(at+"/"+escapeToken(name), "%q is needed, and %s may be absent: give each field by itself, with ?? where it may be absent", name, dotted(what, name))
 		}
 	}

@@ -114,7 +114,7 @@ func (t *Type) numeric() *Type {
 	if kinds, sure := t.Kinds(); kinds&KindNumber == KindInteger {
 		out.kinds = KindInteger
 	} else if sure&KindFraction == 0 {
-		out.unsure = KindNumber
+		out.uncertain = KindNumber
 	}
 	return out
 }
@@ -286,7 +286,7 @@ func (t *typer) binary(n *binaryNode) *Type {
 
 // sum returns the type of + - * of two numbers.
 func sum(a, b *Type) *Type {
-	return (&Type{kinds: a.kinds | b.kinds, unsure: (a.unsure | b.unsure) &^ (a.kinds &^ a.unsure) &^ (b.kinds &^ b.unsure)}).numeric()
+	return (&Type{kinds: a.kinds | b.kinds, uncertain: (a.uncertain | b.uncertain) &^ (a.kinds &^ a.uncertain) &^ (b.kinds &^ b.uncertain)}).numeric()
 }
 
 func (t *typer) plus(n *binaryNode) *Type {

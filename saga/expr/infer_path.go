@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// chance says how likely a kind is, by the types.
-type chance int
+// likelihood says how likely a kind is, by the types.
+type likelihood int
 
 const (
-	never  chance = iota
-	maybe         // no schema says that it occurs
-	surely        // a schema allows it, or it always occurs
+	never  likelihood = iota
+	maybe             // no schema says that it occurs
+	surely            // a schema allows it, or it always occurs
 )
 
-// chanceOf returns the chance that a value of type t has the kind.
-func (t *Type) chanceOf(kind Kinds) chance {
+// likelihoodOf returns how likely it is that a value of type t has the kind.
+func (t *Type) likelihoodOf(kind Kinds) likelihood {
 	switch {
 	case t.kinds&kind == 0:
 		return never
-	case t.unsure&kind != 0:
+	case t.uncertain&kind != 0:
 		return maybe
 	}
 	return surely
@@ -29,9 +29,9 @@ func (t *Type) chanceOf(kind Kinds) chance {
 // way is the result of following a path.
 type way struct {
 	typ     *Type
-	missing chance // the chance that it leads to nothing, which is an error without ??
-	cut     chance // the chance that a ?. stops it, which makes its chain null
-	code    string // the code of the error if missing
+	missing likelihood // whether it leads to nothing, which is an error without ??
+	cut     likelihood // whether a ?. stops it, which makes its chain null
+	code    string     // the code of the error if missing
 	why     string
 }
 
@@ -59,7 +59,7 @@ func (t *typer) path(n node) way {
 // coalesce is left ?? right.
 func (t *typer) coalesce(n *coalesceNode) way {
 	left, right := t.path(n.left), t.path(n.right)
-	gone := max(left.missing, left.typ.chanceOf(KindNull))
+	gone := max(left.missing, left.typ.likelihoodOf(KindNull))
 	switch {
 	case gone == never:
 		return way{typ: left.typ}
@@ -98,7 +98,7 @@ func (t *typer) member(n *memberNode) way {
 		t.noFields(n, obj.typ, fits)
 		return w
 	}
-	if at := obj.typ.chanceOf(KindNull); at > never {
+	if at := obj.typ.likelihoodOf(KindNull); at > never {
 		is := "may be"
 		if obj.typ.kinds == KindNull {
 			is = "is"
@@ -111,7 +111,7 @@ func (t *typer) member(n *memberNode) way {
 	switch {
 	case named:
 		f := t.known(n, obj.typ.field(name))
-		at := f.chanceOf(KindAbsent)
+		at := f.likelihoodOf(KindAbsent)
 		if f.kinds == KindAbsent {
 			return t.noField(n, obj.typ, w)
 		}
@@ -127,7 +127,7 @@ func (t *typer) member(n *memberNode) way {
 }
 
 // lose records that the path may end at n.
-func (w *way) lose(n *memberNode, at chance, code, why string) {
+func (w *way) lose(n *memberNode, at likelihood, code, why string) {
 	switch {
 	case n.optional:
 		w.cut = max(w.cut, at)
@@ -151,7 +151,7 @@ func (t *typer) noFields(n *memberNode, typ *Type, want Kinds) {
 	}
 	switch {
 	case typ.kinds&want&^KindNull != 0:
-		t.bad(n, CodeWrongType, "%s: %s may be %s, which has no fields: ask before what it is, as in type(%s) == \"object\"", describe(n), what, kinds&^typ.unsure, what)
+		t.bad(n, CodeWrongType, "%s: %s may be %s, which has no fields: ask before what it is, as in type(%s) == \"object\"", describe(n), what, kinds&^typ.uncertain, what)
 	case kinds == KindList:
 		t.bad(n, t.unknownField(n), "%s %s, which has no field %q: use [0], or map(list, .%s)", what, is, n.name, n.name)
 	case n.index != nil:
@@ -207,7 +207,7 @@ func (t *typer) slice(n *sliceNode) way {
 		t.misfit(n.obj, obj.typ, KindList, CodeWrongType, describe(n)+": only a list has slices")
 		return w
 	}
-	if at := obj.typ.chanceOf(KindNull); at > w.missing {
+	if at := obj.typ.likelihoodOf(KindNull); at > w.missing {
 		w.missing, w.code, w.why = at, CodeMissingField, fmt.Sprintf("%s may be null: write (%s ?? [])", describe(n.obj), describe(n.obj))
 	}
 	if obj.typ.kinds&KindList != 0 {

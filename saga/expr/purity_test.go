@@ -11,7 +11,7 @@ import (
 )
 
 // The evaluator must give the same bytes for the same environment: nothing in
-// it may reach a clock, chance, the network or the system, or run by itself.
+// it may reach a clock, random numbers, the network or the system, or run by itself.
 func TestPackageIsPure(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestPackageIsPure(t *testing.T) {
 				}
 			case "crypto":
 				if path == "crypto/rand" {
-					t.Errorf("%s imports %s: chance comes from the environment", e.Name(), path)
+					t.Errorf("%s imports %s: random numbers come from the environment", e.Name(), path)
 				}
 			}
 		}

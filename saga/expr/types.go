@@ -30,17 +30,17 @@ const (
 // Type is what is known about a value before it exists. It is immutable.
 //
 // A type is a set of kinds. Kinds that a schema declares, or that an expression certainly may have,
-// are sure: if a place does not accept one of them, it is an error. The other kinds are unsure,
+// are sure: if a place does not accept one of them, it is an error. The other kinds are uncertain,
 // because no schema says that they occur: it is an error only if a place accepts none of the kinds.
-// A value about which nothing is known may have any kind, all of them unsure, so it is accepted
+// A value about which nothing is known may have any kind, all of them uncertain, so it is accepted
 // everywhere.
 type Type struct {
-	kinds, unsure Kinds
-	items         *Type            // for a list
-	mixed         bool             // the items of a list have different types, each at its index
-	fields        map[string]*Type // for an object
-	rest          *Type            // the type of the object's fields that are not in fields; nil: it has no others
-	lookup        func(name string) *Type
+	kinds, uncertain Kinds
+	items            *Type            // for a list
+	mixed            bool             // the items of a list have different types, each at its index
+	fields           map[string]*Type // for an object
+	rest             *Type            // the type of the object's fields that are not in fields; nil: it has no others
+	lookup           func(name string) *Type
 }
 
 var (
@@ -52,7 +52,7 @@ var (
 
 // openType returns a type of which only the kinds are known.
 func openType(kinds Kinds) *Type {
-	t := &Type{kinds: kinds, unsure: kinds}
+	t := &Type{kinds: kinds, uncertain: kinds}
 	t.items, t.rest = t, t
 	return t
 }
@@ -89,15 +89,15 @@ func (t *Type) Item() *Type {
 }
 
 // Kinds returns the kinds that the value may have; sure are those that are declared.
-func (t *Type) Kinds() (all, sure Kinds) { return t.kinds, t.kinds &^ t.unsure }
+func (t *Type) Kinds() (all, sure Kinds) { return t.kinds, t.kinds &^ t.uncertain }
 
 // With returns t extended by some kinds, about which nothing else is known.
 func (t *Type) With(kinds Kinds, sure bool) *Type {
 	out := *t
 	if sure {
-		out.unsure &^= kinds
+		out.uncertain &^= kinds
 	} else {
-		out.unsure |= kinds &^ t.kinds
+		out.uncertain |= kinds &^ t.kinds
 	}
 	out.kinds |= kinds
 	return &out
@@ -113,7 +113,7 @@ func (t *Type) Only(kinds Kinds) *Type {
 		return anyType
 	}
 	out := *t
-	out.kinds, out.unsure = t.kinds&kinds, t.unsure&kinds
+	out.kinds, out.uncertain = t.kinds&kinds, t.uncertain&kinds
 	return &out
 }
 
@@ -134,7 +134,7 @@ func (t *Type) OfFields(fields map[string]*Type, rest *Type) *Type {
 // Doubted returns t with no kind sure.
 func (t *Type) Doubted() *Type {
 	out := *t
-	out.unsure = t.kinds
+	out.uncertain = t.kinds
 	return &out
 }
 
@@ -164,7 +164,7 @@ func (t *Type) names() []string { return slices.Sorted(maps.Keys(t.fields)) }
 
 // fits reports whether a value of type t is accepted where one of the kinds is required.
 func (t *Type) fits(want Kinds) bool {
-	return t.kinds&want != 0 && t.kinds&^t.unsure&^want == 0 || t.kinds == 0
+	return t.kinds&want != 0 && t.kinds&^t.uncertain&^want == 0 || t.kinds == 0
 }
 
 // kindNames are the names of kinds, as type() returns them, in the order in which they are listed.
@@ -195,14 +195,14 @@ func (k Kinds) String() string {
 const maxUnion = 500
 
 // Union returns the type of a value that has type a or type b. doubted says that the author may
-// know which of them it is by other means; kinds that only one of them has are then unsure.
+// know which of them it is by other means; kinds that only one of them has are then uncertain.
 func Union(a, b *Type, doubted bool) *Type {
 	j := joiner{left: maxUnion, doubted: doubted, fields: doubted}
 	return j.join(a, b)
 }
 
 // Alternative returns the type of a value that fits one of two schemas. It may have any kind that
-// one of them allows. Which fields it has may depend on another field, so they are unsure.
+// one of them allows. Which fields it has may depend on another field, so they are uncertain.
 func Alternative(a, b *Type) *Type {
 	j := joiner{left: maxUnion, fields: true}
 	return j.join(a, b)
@@ -210,7 +210,7 @@ func Alternative(a, b *Type) *Type {
 
 type joiner struct {
 	left    int
-	doubted bool // kinds that only one of them has are unsure
+	doubted bool // kinds that only one of them has are uncertain
 	fields  bool // the same for the fields of objects
 }
 
@@ -223,13 +223,13 @@ func (j *joiner) join(a, b *Type) *Type {
 	case j.left < 0:
 		return anyField
 	}
-	sureA, sureB := a.kinds&^a.unsure, b.kinds&^b.unsure
+	sureA, sureB := a.kinds&^a.uncertain, b.kinds&^b.uncertain
 	sure := sureA | sureB
 	if j.doubted {
 		sure = sureA & sureB
 	}
 	out := &Type{kinds: a.kinds | b.kinds, items: anyType, rest: anyField, mixed: a.mixed || b.mixed}
-	out.unsure = out.kinds &^ sure
+	out.uncertain = out.kinds &^ sure
 	switch list := out.kinds & KindList; {
 	case list&a.kinds&b.kinds != 0:
 		out.items = j.join(a.items, b.items)
@@ -285,7 +285,7 @@ func (j *joiner) meet(a, b *Type) *Type {
 	case a == anyType, a == anyField:
 		return b
 	}
-	out := &Type{kinds: a.kinds & b.kinds, unsure: a.unsure & b.unsure, items: anyType, rest: anyField, mixed: a.mixed && b.mixed}
+	out := &Type{kinds: a.kinds & b.kinds, uncertain: a.uncertain & b.uncertain, items: anyType, rest: anyField, mixed: a.mixed && b.mixed}
 	if out.kinds == 0 { // no value is of both: nothing is said of none
 		return anyType
 	}

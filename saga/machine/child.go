@@ -154,14 +154,14 @@ func (m *Machine) Report() *saga.TaskResult {
 // Messages lists the messages to other sagas that are sent with the record that was applied last.
 func (m *Machine) Messages(r journal.Record) []journal.Message {
 	var list []journal.Message
-	if told := m.Report(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.awaitingParent) || r.Kind == journal.Decided && r.Path == "") {
+	if reported := m.Report(); reported != nil && (r.Kind == journal.Finished && (m.reverted || !m.awaitingParent) || r.Kind == journal.Decided && r.Path == "") {
 		way := journal.Do
 		if m.reverted {
 			way = journal.Undo
 		}
 		parent := uuid.FromStringOrNil(m.started.Parent.Saga)
-		told.Saga = m.id.String()
-		list = append(list, m.message(parent, "told:"+string(way), saga.Command{Do: saga.EndTask{Way: way, Result: *told}, Path: m.started.Parent.Path}))
+		reported.Saga = m.id.String()
+		list = append(list, m.message(parent, "told:"+string(way), saga.Command{Do: saga.EndTask{Way: way, Result: *reported}, Path: m.started.Parent.Path}))
 	}
 	if r.Kind != journal.Finished {
 		return list

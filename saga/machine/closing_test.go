@@ -135,8 +135,8 @@ func (h *hand) wait() bool {
 }
 
 func (h *hand) do(c saga.Command) error {
-	h.mail++
-	r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c)
+	h.message++
+	r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.message)), c)
 	if err != nil {
 		return err
 	}

@@ -86,8 +86,8 @@ func TestOrphansAreCancelled(t *testing.T) {
 		if list[0].Saga.String() != kid || c.Do != (saga.Cancel{Mode: mode}) {
 			t.Errorf("mode %q: %s is told %+v; the child is %s", mode, list[0].Saga, c, kid)
 		}
-		told := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}
-		r, err = p.m.RecordOutcome("kid", journal.Do, 1, told.Answer(), p.now, 0)
+		reported := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}
+		r, err = p.m.RecordOutcome("kid", journal.Do, 1, reported.Answer(), p.now, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

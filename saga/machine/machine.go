@@ -123,7 +123,7 @@ func (m *Machine) Seq() int64 { return m.seq }
 func (m *Machine) At() time.Time { return m.at }
 
 // Applied reports whether a record has applied the message with this id.
-func (m *Machine) Applied(mail uuid.UUID) bool { return m.applied[mail.String()] }
+func (m *Machine) Applied(message uuid.UUID) bool { return m.applied[message.String()] }
 
 // Labels returns the saga's labels. The caller must not change them.
 func (m *Machine) Labels() map[string]string { return m.labels }

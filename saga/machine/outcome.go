@@ -12,9 +12,9 @@ import (
 )
 
 // RecordOutcome turns the answer to an attempt into its outcome record, which also says what
-// follows. at is the time of the answer. chance is uniformly distributed over all of uint64 and
+// follows. at is the time of the answer. random is uniformly distributed over all of uint64 and
 // determines the jitter. The error is ErrStale if that attempt is not in flight.
-func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a saga.Answer, at time.Time, chance uint64) (Draft, error) {
+func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a saga.Answer, at time.Time, random uint64) (Draft, error) {
 	base, query := saga.SplitQuery(path)
 	n := m.steps[base]
 	if n == nil {
@@ -34,7 +34,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 	if at.Before(m.at) {
 		at = m.at
 	}
-	t := outcomeBuilder{m: m, n: n, s: s, step: step, a: a, at: at, random: chance}
+	t := outcomeBuilder{m: m, n: n, s: s, step: step, a: a, at: at, random: random}
 	var class journal.Class
 	switch {
 	case query:

@@ -226,7 +226,7 @@ steps:
   - {id: rest, sleep: "${steps.poll.output[0].wait}"}
   - {id: end, set: 1}
 `, `null`, []string{"look http GET https://a.example/look ", "poll repeat (until steps.ask.output.done, at most 5 times)", "poll[0].ask http GET https://a.example/0 ", "rest sleep (it is known only when the saga runs)", "end set = 1"}},
-		{"an approval, chance and a child", `saga: p
+		{"an approval, random numbers and a child", `saga: p
 steps:
   - {id: ok, approval: {title: Go?}}
   - {id: name, set: {id: "${uuid()}", by: "${steps.ok.output.by}", yes: "${steps.ok.output.decision == \"approved\"}"}}

@@ -81,8 +81,8 @@ func TestMixed(t *testing.T) {
 					}
 				}
 				if c.Do != nil {
-					h.mail++
-					if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
+					h.message++
+					if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.message)), c); err == nil {
 						h.write(r)
 					}
 				}
@@ -92,10 +92,10 @@ func TestMixed(t *testing.T) {
 			on := h.step()
 			h.kindly = was
 			if s := h.m.Status(); s == saga.Stuck && len(h.m.Inbox()) == 0 && h.open == nil && len(h.m.Decide()) == 0 {
-				rt.Fatalf("stuck without an entry\n%s", h.tale())
+				rt.Fatalf("stuck without an entry\n%s", h.describe())
 			}
 			if h.m.Status().Terminal() && len(h.open) > 0 {
-				rt.Fatalf("ended with %v in flight\n%s", h.open, h.tale())
+				rt.Fatalf("ended with %v in flight\n%s", h.open, h.describe())
 			}
 			if !on {
 				break
@@ -113,7 +113,7 @@ func TestMixed(t *testing.T) {
 		}
 		for _, v := range views {
 			if s := def.Step(v.Path); s != nil && s.Compensate != nil && (v.Status == machine.StepSucceeded || v.Status == machine.StepInDoubt) {
-				rt.Fatalf("compensated, but %s is %s\n%s", v.Path, v.Status, h.tale())
+				rt.Fatalf("compensated, but %s is %s\n%s", v.Path, v.Status, h.describe())
 			}
 		}
 	})

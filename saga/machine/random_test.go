@@ -206,18 +206,18 @@ type history struct {
 	open    []machine.Send
 	most    int  // were open at once
 	kindly  bool // the world does as it is asked
-	mail    int
+	message int
 }
 
 func (h *history) write(d machine.Draft) {
 	r, err := h.m.Append(d, h.now, "n")
 	if err != nil {
-		h.t.Fatalf("%v\n%s", err, h.tale())
+		h.t.Fatalf("%v\n%s", err, h.describe())
 	}
 	h.records = append(h.records, r)
 }
 
-func (h *history) tale() (out string) {
+func (h *history) describe() (out string) {
 	for _, r := range h.records {
 		out += fmt.Sprintf("%d %s %s %s %d %s %s\n", r.Seq, r.Kind, r.Path, r.Way, r.Attempt, r.Class, r.Data)
 	}
@@ -241,9 +241,9 @@ func (h *history) step() bool {
 			h.open = nil
 		}
 		var at testing.T
-		r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(&at, h.answer()), h.now, rapid.Uint64().Draw(h.t, "chance"))
+		r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(&at, h.answer()), h.now, rapid.Uint64().Draw(h.t, "random"))
 		if err != nil {
-			h.t.Fatalf("%v\n%s", err, h.tale())
+			h.t.Fatalf("%v\n%s", err, h.describe())
 		}
 		h.write(r)
 		return true
@@ -295,8 +295,8 @@ func (h *history) approve() {
 			continue
 		}
 		for _, c := range []saga.Command{{Do: saga.Signal{Name: "go"}}, {Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ann", Role: "ops", At: h.now}} {
-			h.mail++
-			if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
+			h.message++
+			if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.message)), c); err == nil {
 				h.write(r)
 			}
 		}
@@ -328,8 +328,8 @@ func (h *history) order() bool {
 		}
 	}
 	c.At = h.now
-	h.mail++
-	id := uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail))
+	h.message++
+	id := uuid.NewV5(h.m.ID(), fmt.Sprint(h.message))
 	if r, err := h.m.Validate(id, c); err == nil {
 		h.write(r)
 	}
@@ -351,7 +351,7 @@ func (h *history) check() {
 			h.t.Fatal(err)
 		}
 		if c := once.Cost(); c.Budget == "1.00" && usd(c.Spent).Add(usd(c.Reserved)).Cmp(usd(c.Budget)) > 0 && !compensating {
-			h.t.Fatalf("spent %s and reserved %s of %s\n%s", c.Spent, c.Reserved, c.Budget, h.tale())
+			h.t.Fatalf("spent %s and reserved %s of %s\n%s", c.Spent, c.Reserved, c.Budget, h.describe())
 		}
 		if i == len(h.records)-1 {
 			if a, b := fmt.Sprintf("%+v", once.View()), fmt.Sprintf("%+v", h.m.View()); once.Status() != h.m.Status() || !reflect.DeepEqual(once.Cost(), h.m.Cost()) || len(a) != len(b) {
@@ -365,24 +365,24 @@ func (h *history) check() {
 			cancelled = true
 		case journal.Intent:
 			if compensating && r.Way == journal.Do && h.def.Step(r.Path).ID != "tell" && !strings.HasPrefix(h.def.Step(r.Path).ID, "o") && h.def.Step(r.Path).ID != "two" {
-				h.t.Fatalf("forward intent of %s after compensating\n%s", r.Path, h.tale())
+				h.t.Fatalf("forward intent of %s after compensating\n%s", r.Path, h.describe())
 			}
 			if r.Key != "" {
 				name := fmt.Sprint(r.Path, r.Way, r.Generation)
 				if k, ok := keys[name]; ok && k != r.Key {
-					h.t.Fatalf("%s went out under two keys\n%s", name, h.tale())
+					h.t.Fatalf("%s went out under two keys\n%s", name, h.describe())
 				}
 				keys[name] = r.Key
 			}
 		case journal.Finished:
 			if i != len(h.records)-1 {
-				h.t.Fatalf("records after finished\n%s", h.tale())
+				h.t.Fatalf("records after finished\n%s", h.describe())
 			}
 			if cancelled && h.m.Status() == saga.Succeeded {
-				h.t.Fatalf("cancelled, but succeeded\n%s", h.tale())
+				h.t.Fatalf("cancelled, but succeeded\n%s", h.describe())
 			}
 			if h.m.Status() == saga.Compensated && len(h.m.Residual()) > 0 {
-				h.t.Fatalf("compensated with a residual %v\n%s", []compensation.Residue(h.m.Residual()), h.tale())
+				h.t.Fatalf("compensated with a residual %v\n%s", []compensation.Residue(h.m.Residual()), h.describe())
 			}
 		}
 	}
@@ -390,7 +390,7 @@ func (h *history) check() {
 		h.t.Fatalf("ended, but goes on: %v", h.m.Decide())
 	}
 	if !h.m.Status().Terminal() && h.m.Status() != saga.PausedStatus && h.open == nil && len(h.m.Decide()) == 0 {
-		h.t.Fatalf("nothing to do, nobody to wait for, and not ended: %s\n%s", h.m.Status(), h.tale())
+		h.t.Fatalf("nothing to do, nobody to wait for, and not ended: %s\n%s", h.m.Status(), h.describe())
 	}
 }
 
@@ -413,7 +413,7 @@ func (h *history) limits(iterations map[string]map[string]bool, r journal.Record
 	}
 	iterations[loop][index] = true
 	if most := map[string]int{"many": 2, "some": 3, "loop": 1, "kids": 2}[loop]; len(iterations[loop]) > most {
-		h.t.Fatalf("%d iterations of %s run at once, %d may\n%s", len(iterations[loop]), loop, most, h.tale())
+		h.t.Fatalf("%d iterations of %s run at once, %d may\n%s", len(iterations[loop]), loop, most, h.describe())
 	}
 }
 

@@ -106,7 +106,7 @@ type player struct {
 	records []journal.Record
 	script  []string
 	out     bytes.Buffer
-	mail    int
+	message int
 }
 
 func play(t *testing.T, parts map[string]string) *player {
@@ -248,9 +248,9 @@ func (p *player) order(text string) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		p.t.Fatalf("order %s: %v", text, err)
 	}
-	p.mail++
+	p.message++
 	p.now = p.now.Add(time.Second)
-	id := uuid.NewV5(p.m.ID(), strconv.Itoa(p.mail))
+	id := uuid.NewV5(p.m.ID(), strconv.Itoa(p.message))
 	r, err := p.m.Validate(id, c)
 	if err != nil {
 		fmt.Fprintf(&p.out, "   refused  %v\n", err)

@@ -72,13 +72,13 @@ func follow(w *view.Saga, show view.Viewer, records <-chan journal.Record, lost 
 	defer every.Stop()
 	take := func(r journal.Record) error {
 		if w.Machine == nil {
-			show.Grew(w, []journal.Record{r})
+			show.Update(w, []journal.Record{r})
 			return nil
 		}
 		if err := w.Add([]journal.Record{r}); err != nil {
 			return fmt.Errorf("the journal cannot be followed, is the server of another version? %w", err)
 		}
-		show.Grew(w, []journal.Record{r})
+		show.Update(w, []journal.Record{r})
 		return nil
 	}
 	for {

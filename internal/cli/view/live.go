@@ -29,8 +29,8 @@ type Tree struct {
 
 func newTree(a *cli.App) *Tree { return &Tree{app: a, Now: time.Now} }
 
-// Grew implements Viewer.
-func (t *Tree) Grew(w *Saga, _ []journal.Record) {
+// Update implements Viewer.
+func (t *Tree) Update(w *Saga, _ []journal.Record) {
 	t.dirty = true
 	t.Tick(w)
 }

@@ -65,22 +65,22 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	a := cli.New(t.Context(), []string{"COLUMNS=" + strconv.Itoa(columns), "LINES=" + strconv.Itoa(rows)}, nil, &out, nil)
 	w := &Saga{Def: p.Def, ID: p.ID, Machine: machine.New(p.Def, p.ID)}
 	show := newTree(a)
-	var told strings.Builder
+	var transcript strings.Builder
 	for _, r := range p.Records {
 		if err := w.Add([]journal.Record{r}); err != nil {
 			t.Fatal(err)
 		}
 		show.Now = func() time.Time { return r.At }
 		show.drawn = time.Time{}
-		show.Grew(w, []journal.Record{r})
+		show.Update(w, []journal.Record{r})
 		on.Write(out.String())
 		out.Reset()
-		fmt.Fprintf(&told, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.Text())
+		fmt.Fprintf(&transcript, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.Text())
 	}
 	if on.Wraps > 0 || len(on.Lines) > rows || len(on.Unknown) > 0 {
 		t.Errorf("%d lines wrapped, %d lines, unknown to the screen: %v", on.Wraps, len(on.Lines), on.Unknown)
 	}
-	return told.String()
+	return transcript.String()
 }
 
 // failing returns responses of a remote service that refuses pay and loses the first attempt of

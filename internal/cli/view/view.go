@@ -33,10 +33,10 @@ func (w *Saga) Add(fresh []journal.Record) error {
 
 // Viewer shows a saga live.
 type Viewer interface {
-	Grew(w *Saga, fresh []journal.Record) // new records have arrived
-	Tick(w *Saga)                         // time has passed
-	Say(w *Saga, text string)             // a text for the user
-	End(w *Saga)                          // no more records will come
+	Update(w *Saga, fresh []journal.Record) // new records have arrived
+	Tick(w *Saga)                           // time has passed
+	Say(w *Saga, text string)               // a text for the user
+	End(w *Saga)                            // no more records will come
 }
 
 // New returns a tree that is redrawn in place on a terminal, and lines elsewhere.
@@ -56,7 +56,7 @@ type lines struct {
 	teller *story.Teller
 }
 
-func (l *lines) Grew(_ *Saga, fresh []journal.Record) {
+func (l *lines) Update(_ *Saga, fresh []journal.Record) {
 	for _, r := range fresh {
 		for _, line := range l.teller.Tell(r) {
 			l.app.Printf("%s\n", line.Format(l.teller.Width(), l.app.Colour))
@@ -71,7 +71,7 @@ func (l *lines) End(*Saga)                {}
 // silent shows nothing: the output is machine-readable.
 type silent struct{ app *cli.App }
 
-func (silent) Grew(*Saga, []journal.Record) {}
-func (silent) Tick(*Saga)                   {}
-func (s silent) Say(_ *Saga, text string)   { s.app.Remark(text) }
-func (silent) End(*Saga)                    {}
+func (silent) Update(*Saga, []journal.Record) {}
+func (silent) Tick(*Saga)                     {}
+func (s silent) Say(_ *Saga, text string)     { s.app.Remark(text) }
+func (silent) End(*Saga)                      {}

@@ -18,11 +18,11 @@ import (
 // Result is what the program learns from one request.
 type Result struct {
 	OK bool // a 2xx response was accepted
-	// Told says that the sender reports the two fields below. Sent is as in egress.Failure; Code is
-	// "" if there was no failure.
-	Told bool
-	Sent bool
-	Code string
+	// Reported says that the sender reports the two fields below. Sent is as in egress.Failure;
+	// Code is "" if there was no failure.
+	Reported bool
+	Sent     bool
+	Code     string
 }
 
 // Send sends one request with a method other than GET and HEAD to a URL without a path, or to a
@@ -91,7 +91,7 @@ func expect(t *testing.T, what string, got Result, ok, sent bool, codes ...strin
 	if got.OK != ok {
 		t.Errorf("%s: %+v, want a success: %v", what, got, ok)
 	}
-	if !got.Told {
+	if !got.Reported {
 		return
 	}
 	known := got.Code == "" && len(codes) == 0
@@ -136,7 +136,7 @@ func testDoubt(t *testing.T, s Sender) {
 	expect(t, "no such name", s.New(t, Config{})(within(t, patience), "http://nobody.invalid"), false, false, "dns")
 	// The end of the connection may be noticed before the request is written, or after.
 	hangup := "http://" + ServeTCP(t, func(*net.TCPConn) {})
-	if r := s.New(t, Config{})(within(t, patience), hangup); r.OK || r.Told && r.Code != "connection" {
+	if r := s.New(t, Config{})(within(t, patience), hangup); r.OK || r.Reported && r.Code != "connection" {
 		t.Errorf("a connection that ends: %+v", r)
 	}
 	begun := "http://" + ServeTCP(t, func(conn *net.TCPConn) { _, _ = io.CopyN(io.Discard, conn, 1) })

@@ -138,8 +138,8 @@ func (pl *player) dispatch(d machine.Dispatch) {
 
 func (pl *player) command(o saga.Command) {
 	pl.tb.Helper()
-	mail := uuid.NewV5(pl.p.ID, o.Do.Verb()+o.Path+pl.now.String())
-	r, err := pl.p.Machine.Validate(mail, o)
+	message := uuid.NewV5(pl.p.ID, o.Do.Verb()+o.Path+pl.now.String())
+	r, err := pl.p.Machine.Validate(message, o)
 	if err != nil {
 		pl.tb.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func killed(t *testing.T, database string) {
 	if v, err = s.client.Wait(ctx, id); err != nil {
 		t.Fatalf("the saga has not ended: %v\n%s", err, s.transcript(id))
 	}
-	play{status: "succeeded", output: report, effect: published, events: []string{told}}.ended(t, s, v)
+	play{status: "succeeded", output: report, effect: published, events: []string{publishedEvent}}.ended(t, s, v)
 
 	pages, again := f.pages(t)
 	keys, replayed := s.keys()

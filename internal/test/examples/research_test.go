@@ -17,15 +17,15 @@ var tea = map[string]any{"topic": "tea", "reviewer": "ada@example.com"}
 var published = map[string]int{"cms publish": 1}
 
 const (
-	report = `{"page":"https://cms.example/tea"}`
-	told   = "com.acme.research.published"
+	report         = `{"page":"https://cms.example/tea"}`
+	publishedEvent = "com.acme.research.published"
 	// completions is the number of completions without faults: a plan, twelve summaries, three
 	// views, a draft, its critique, and a revision.
 	completions = 1 + 12 + 3 + 3
 )
 
 var research = []play{
-	{name: "plain", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{told}, people: approving,
+	{name: "plain", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{publishedEvent}, people: approving,
 		check: func(s *scene, v *client.Saga, f *fetcher) {
 			s.billed(v, "0.020", true)
 			if pages, again := f.pages(s.t); pages != 12 || again > 0 {
@@ -35,7 +35,7 @@ var research = []play{
 				s.t.Errorf("%d completions, want %d", n, completions)
 			}
 		}},
-	{name: "everybody is busy", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{told}, people: approving,
+	{name: "everybody is busy", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{publishedEvent}, people: approving,
 		model: busy,
 		fetch: func() func(string, int) error {
 			return func(url string, times int) error {
@@ -60,7 +60,7 @@ var research = []play{
 				s.t.Errorf("%d pages were fetched, with %d repetitions", pages, again)
 			}
 		}},
-	{name: "a page cannot be read", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{told}, people: approving,
+	{name: "a page cannot be read", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{publishedEvent}, people: approving,
 		fetch: func() func(string, int) error {
 			return func(url string, _ int) error {
 				if strings.HasSuffix(url, "/home") {
@@ -95,7 +95,7 @@ var research = []play{
 			s.remains(v, 2)
 		}},
 	{name: "the budget is raised", example: "research", input: tea, edit: []string{"3.00 USD", "0.07 USD"},
-		status: "succeeded", output: report, effect: published, events: []string{told},
+		status: "succeeded", output: report, effect: published, events: []string{publishedEvent},
 		people: func(s *scene, id string) {
 			e := s.asked("budget")
 			status, _, b := s.call("PATCH", "/v1/sagas/"+id, `{"budget": "3.00 USD", "reason": "it is worth it"}`, "If-Match", e.ETag)

@@ -87,7 +87,7 @@ func (n *node) boot() {
 	n.every(poll, n.scan)
 	n.every(watch, func() { n.toAll(engine.Watch{}) })
 	n.every(reapEvery, n.reap)
-	n.every(ownedEvery, n.findStrangers)
+	n.every(ownedEvery, n.findUnheld)
 }
 
 // messageBytes returns the size of the message window: one message, or a few.
@@ -249,19 +249,19 @@ func (n *node) do(i int, eff engine.Effect) {
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
-		// Without this check, the release of strangers would hide every bug that makes a lane
+		// Without this check, the release of unheld sagas would hide every bug that makes a lane
 		// forget a saga.
-		if errors.Is(eff.Err, engine.ErrStranger) && !n.s.forgotten[eff.ID] {
+		if errors.Is(eff.Err, engine.ErrUnheld) && !n.s.forgotten[eff.ID] {
 			n.s.violate(eff.ID, "12: its node forgot it without a fault")
 		}
-	case engine.Estranged:
+	case engine.FoundUnheld:
 		n.later(n.s.between(0, 10*time.Millisecond), func() {
 			seq, err := engine.LastSeq(ctx, n.s.store, eff.ID, eff.Node)
 			if err != nil {
 				panic(err)
 			}
 			if seq > 0 {
-				n.tell(eff.ID, engine.Stranger{ID: eff.ID, Node: eff.Node, Seq: seq})
+				n.tell(eff.ID, engine.Unheld{ID: eff.ID, Node: eff.Node, Seq: seq})
 			}
 		})
 	case engine.Stalled:
@@ -280,7 +280,7 @@ func (n *node) do(i int, eff engine.Effect) {
 
 // expected reports whether a lane may drop a saga with this error.
 func expected(err error) bool {
-	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrStranger, errRead} {
+	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrUnheld, errRead} {
 		if errors.Is(err, ok) {
 			return true
 		}
@@ -521,8 +521,8 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 	n.tell(c.Saga, ev)
 }
 
-// findStrangers searches for sagas that the node owns but does not run, as Engine does.
-func (n *node) findStrangers() {
+// findUnheld searches for sagas that the node owns but does not run, as Engine does.
+func (n *node) findUnheld() {
 	node := n.lease.Node()
 	if node == "" || n.leaves || !n.lease.Valid(n.local()) {
 		return

@@ -42,7 +42,7 @@ const (
 	ttl        = 3 * time.Second
 	poll       = 300 * time.Millisecond
 	watch      = 5 * time.Second
-	ownedEvery = 4 * time.Second  // between searches for strangers
+	ownedEvery = 4 * time.Second  // between searches for unheld sagas
 	faulty     = 30 * time.Second // how long faults strike
 	patience   = time.Hour        // how long after healing until every saga must have ended
 	nodes      = 3

@@ -158,7 +158,7 @@ func (w *wired) strike(s journal.Store, op operation, f wire.Fault) (struck int,
 	struck = w.proxy.Struck()
 	w.proxy.Heal()
 	if struck > 0 || gaveUp {
-		if err := a.told(w.bench, first, f); err != nil {
+		if err := a.acknowledges(w.bench, first, f); err != nil {
 			return struck, err
 		}
 	} else if first != nil {
@@ -214,7 +214,7 @@ func limited(limit time.Duration, do func(context.Context) error) error {
 
 // told checks what the caller was told when the fault struck: an error that is not ErrUnknown says
 // that nothing was done.
-func (a attempt) told(s journal.Store, got error, f wire.Fault) error {
+func (a attempt) acknowledges(s journal.Store, got error, f wire.Fault) error {
 	done, err := a.done(s)
 	switch {
 	case err != nil:

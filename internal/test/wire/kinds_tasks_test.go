@@ -154,9 +154,9 @@ var taskOperations = []operation{
 			},
 			done: func(journal.Store) (bool, error) {
 				noted, err := b.counted(`SELECT count(*) FROM stalls WHERE id = $1`, found.ID.String())
-				told, err2 := b.counted(`SELECT count(*) FROM outbox WHERE id = $1`, event.ID.String())
-				if noted != told {
-					err2 = errors.Join(err2, fmt.Errorf("noted: %v, told: %v", noted, told))
+				queued, err2 := b.counted(`SELECT count(*) FROM outbox WHERE id = $1`, event.ID.String())
+				if noted != queued {
+					err2 = errors.Join(err2, fmt.Errorf("noted: %v, told: %v", noted, queued))
 				}
 				return noted, errors.Join(err, err2)
 			},

@@ -336,8 +336,8 @@ func claiming(b *bench) attempt {
 					if c.Saga != saga {
 						continue
 					}
-					if mail, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
-						return fmt.Errorf("claimed with %d messages: %v, %v", c.Messages, mail, err)
+					if unread, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(unread) != 1 || unread[0].ID != m.ID {
+						return fmt.Errorf("claimed with %d messages: %v, %v", c.Messages, unread, err)
 					}
 					handed = true
 				}

@@ -154,8 +154,8 @@ func head(saga uuid.UUID, done func(journal.Head) (bool, error)) func(journal.St
 
 // waiting counts the mail that lies for a saga of the bench's node.
 func (b *bench) waiting(saga uuid.UUID) (int, error) {
-	mail, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
-	return len(mail), err
+	unread, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
+	return len(unread), err
 }
 
 func (b *bench) leases(node string) (bool, error) {

@@ -17,7 +17,7 @@ func TestContract(t *testing.T) {
 		c := newCaller(t, Config{Egress: egress.Config{Guard: guard, TLS: cfg.TLS()}})
 		return func(ctx context.Context, url string) egresstest.Result {
 			a := c.Call(ctx, post(url, `{}`))
-			return egresstest.Result{OK: of200(a), Told: true, Sent: a.Sent, Code: a.Code}
+			return egresstest.Result{OK: of200(a), Reported: true, Sent: a.Sent, Code: a.Code}
 		}
 	}})
 }

@@ -22,7 +22,7 @@ func TestContract(t *testing.T) {
 		return func(ctx context.Context, url string) egresstest.Result {
 			c.cfg.LLM = llm.Config{Providers: []llm.Provider{{Name: "it", BaseURL: url}}}
 			a := c.Call(ctx, saga.Request{Method: "POST", URL: url + "/chat/completions", Body: json.RawMessage(`{}`)})
-			return egresstest.Result{OK: a.Status == 200 && a.Code == "", Told: true, Sent: a.Sent, Code: a.Code}
+			return egresstest.Result{OK: a.Status == 200 && a.Code == "", Reported: true, Sent: a.Sent, Code: a.Code}
 		}
 	}})
 }

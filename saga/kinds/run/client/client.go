@@ -79,8 +79,8 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	if !ok {
 		return refused("request_invalid", "%q names no definition", child.Definition)
 	}
-	if told, found := c.report(ctx, id); found {
-		return told
+	if report, found := c.report(ctx, id); found {
+		return report
 	}
 	def, version, err := c.definition(ctx, name, version)
 	switch {
@@ -100,8 +100,8 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 		return saga.Answer{Sent: true, Code: saga.Spawned}
 	// The saga exists, or an earlier start of it is still being committed, which may fail.
 	case errors.Is(err, journal.ErrConflict):
-		if told, found := c.report(ctx, id); found {
-			return told
+		if report, found := c.report(ctx, id); found {
+			return report
 		}
 	case errors.Is(err, journal.ErrUnique):
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
@@ -133,8 +133,8 @@ func (c *Caller) report(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 	if err != nil { // an earlier attempt, or this one before a crash, may have started it
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}, true
 	}
-	if told := m.Report(); told != nil {
-		return told.Answer(), true
+	if report := m.Report(); report != nil {
+		return report.Answer(), true
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}, true
 }
@@ -169,14 +169,14 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	if err != nil {
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
-	switch told := m.Report(); m.Status() {
+	switch report := m.Report(); m.Status() {
 	case saga.Compensated:
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("null")}
 	case saga.Succeeded:
 		return refused("child_succeeded", "saga %s has ended as succeeded, and can no longer be undone", id)
 	case saga.Failed:
-		told.InDoubt = false // the effects that remain will not change: a person must act
-		return told.Answer()
+		report.InDoubt = false // the effects that remain will not change: a person must act
+		return report.Answer()
 	}
 	order, err := saga.Command{Do: saga.Revert{}, Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"recourse/journal"
 )
 
-// ErrStranger is why a lane releases a saga that this node owns according to the store, but does
+// ErrUnheld is why a lane releases a saga that this node owns according to the store, but does
 // not run. This happens if the database has lost its last commits, for example in an asynchronous
 // failover: a saga that its node had parked or ended belongs to the node again, because its old row
 // says so.
-var ErrStranger = errors.New("the database lists this saga as the node's, but the node does not run it; it was released")
+var ErrUnheld = errors.New("the database lists this saga as the node's, but the node does not run it; it was released")
 
 // add puts a run into the lane.
 func (l *Lane) add(r *run) {
 	l.runs[r.id] = r
-	delete(l.strange, r.id)
+	delete(l.unheld, r.id)
 }
 
 // reconcile finds the sagas that two Owned in a row list and that the lane does not run. One is not
@@ -31,37 +31,37 @@ func (l *Lane) reconcile(ev Owned) {
 	if ev.Node != l.node || l.draining {
 		return
 	}
-	strange := make(map[uuid.UUID]bool)
+	unheld := make(map[uuid.UUID]bool)
 	for _, id := range ev.IDs {
 		switch {
 		case l.runs[id] != nil:
-		case l.strange[id]:
-			l.emit(Estranged{ID: id, Node: l.node})
+		case l.unheld[id]:
+			l.emit(FoundUnheld{ID: id, Node: l.node})
 		default:
-			strange[id] = true
+			unheld[id] = true
 		}
 	}
-	l.strange = strange
+	l.unheld = unheld
 }
 
-// giveUpStranger releases a stranger as of the last record of its journal. Two Owned do not prove
-// that the node does not run the saga. They need not: releasing a saga of another node has no
+// releaseUnheld releases an unheld saga as of the last record of its journal. Two Owned do not
+// prove that the node does not run the saga. They need not: releasing a saga of another node has no
 // effect, and a saga that is being loaded is claimed again.
-func (l *Lane) giveUpStranger(ev Stranger) {
+func (l *Lane) releaseUnheld(ev Unheld) {
 	if ev.Node != l.node || l.draining || l.runs[ev.ID] != nil {
 		return
 	}
 	r := &run{id: ev.ID, moved: l.now}
 	l.add(r)
-	l.giveUp(r, ErrStranger)
+	l.giveUp(r, ErrUnheld)
 	r.next.Seq = ev.Seq
 }
 
 // ownedPage is how many ids of its sagas a node reads at once.
 const ownedPage = 5000
 
-// findStrangers reads which sagas the node owns, and passes the lists to the lanes.
-func (e *Engine) findStrangers(quit <-chan struct{}) error {
+// findUnheld reads which sagas the node owns, and passes the lists to the lanes.
+func (e *Engine) findUnheld(quit <-chan struct{}) error {
 	node := e.node()
 	if node == "" || !e.lease.valid() {
 		return nil
@@ -93,9 +93,9 @@ func (e *Engine) findStrangers(quit <-chan struct{}) error {
 	return nil
 }
 
-// inspect reads the end of a stranger's journal for its lane. If that fails, a later findStrangers
-// finds the stranger again.
-func (e *Engine) inspect(quit <-chan struct{}, eff Estranged) {
+// inspect reads the end of an unheld saga's journal for its lane. If that fails, a later findUnheld
+// finds it again.
+func (e *Engine) inspect(quit <-chan struct{}, eff FoundUnheld) {
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
 	seq, err := LastSeq(ctx, e.cfg.Store, eff.ID, eff.Node)
@@ -107,7 +107,7 @@ func (e *Engine) inspect(quit <-chan struct{}, eff Estranged) {
 		return
 	}
 	select {
-	case e.laneOf(eff.ID).events <- Stranger{ID: eff.ID, Node: eff.Node, Seq: seq}:
+	case e.laneOf(eff.ID).events <- Unheld{ID: eff.ID, Node: eff.Node, Seq: seq}:
 	case <-quit:
 	}
 }

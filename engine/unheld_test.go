@@ -28,7 +28,7 @@ func (s *forgetful) Claim(ctx context.Context, node string, limit int) ([]journa
 }
 
 // A saga that a node owns according to its row, but does not run, is released and continues.
-func TestStrangers(t *testing.T) {
+func TestUnheld(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			store := &forgetful{Store: open(t)}
@@ -38,8 +38,8 @@ func TestStrangers(t *testing.T) {
 			n := startNode(t, store, definitions{"nap": def}, func(c *engine.Config) { c.StallScan, c.ParkAfter = 20*time.Millisecond, time.Millisecond })
 			id := n.start(def, "null", nil)
 			n.ended(def, id, saga.Succeeded)
-			if got := n.Stats(); got.Strangers != 2 || got.GivenUp != 0 {
-				t.Errorf("%d strangers, %d given up; want two, and none", got.Strangers, got.GivenUp)
+			if got := n.Stats(); got.Unheld != 2 || got.GivenUp != 0 {
+				t.Errorf("%d unheld, %d given up; want two, and none", got.Unheld, got.GivenUp)
 			}
 		})
 	}
@@ -54,20 +54,20 @@ func owner(t *testing.T, store journal.Store, id uuid.UUID) string {
 	return h.Owner
 }
 
-// A stranger is released at the second Owned in a row. A saga that the lane loaded in the meantime,
-// or is parking, is not. A saga that is claimed while it is being released is read again.
+// An unheld saga is released at the second Owned in a row. A saga that the lane loaded in the
+// meantime, or is parking, is not. A saga that is claimed while it is being released is read again.
 func TestReconcile(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
 	id := b.start()
 	owned := func(node string, ids ...uuid.UUID) {
 		b.handle(engine.Owned{Node: node, IDs: ids})
-		for _, eff := range take[engine.Estranged](b) {
+		for _, eff := range take[engine.FoundUnheld](b) {
 			seq, err := engine.LastSeq(t.Context(), b.store, eff.ID, eff.Node)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.handle(engine.Stranger{ID: eff.ID, Node: eff.Node, Seq: seq})
+			b.handle(engine.Unheld{ID: eff.ID, Node: eff.Node, Seq: seq})
 		}
 	}
 	none := func(what string) {
