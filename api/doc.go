@@ -13,7 +13,7 @@
 //	handler := api.New(api.Config{Store: store, Catalog: catalog, Engine: engine, Log: log})
 //	http.ListenAndServe("127.0.0.1:8080", handler)
 //
-// # The way of a request
+// # The path of a request
 //
 // A request passes these stages, in this order. Each is a wrapper around the next.
 //
@@ -52,8 +52,8 @@
 //
 // # Idempotency keys
 //
-// Every POST accepts an Idempotency-Key. Its scope is the name of the caller, not the API key, so
-// that the rotation of a key repeats nothing. There are two ways to keep the promise:
+// Every POST accepts an Idempotency-Key. Its scope is the name of the caller, not the API key, so a
+// client that rotates its API key can still repeat a request safely. There are two mechanisms:
 //
 //   - The saga itself stores the key of its start (start.go, byKey), in the same commit. The key
 //     lives as long as the saga. Therefore POST /v1/sagas is not marked keyed.

@@ -25,7 +25,7 @@ LaneConfig.Random provides.
 A lane has at most one commit in flight. The records that its sagas write meanwhile form the next
 batch. This is group commit without a timer: the slower the store, the larger the batch. The machines
 in memory run before the journal, but nothing leaves the process before the records that it depends
-on are durable: no request, no reply to a caller, no call of an observer. The only exception are
+on are durable: no request, no reply to a caller, no call of an observer. The only exceptions are
 reads without cost in a definition whose checkpoint allows it: such a read may be sent early.
 
 # The life of a saga on a node
@@ -46,8 +46,8 @@ intent and no outcome was in flight on an earlier node: the lane records it as i
 definition says how to resolve the doubt. Tasks and child sagas continue without their node, so the
 lane keeps waiting for them. A crash needs no other recovery than this.
 
-Commands of people, results of tasks, and news of child and parent sagas are messages in the store.
-They arrive as Received, or with Loaded. The append that applies a message also deletes it.
+Commands of people, results of tasks, and what parent and child sagas send each other are messages in
+the store. They arrive as Received, or with Loaded. The append that applies a message also deletes it.
 
 When a saga ends, its last append releases its row. The lane emits Advanced with Final set, and then
 Dropped.
@@ -72,8 +72,9 @@ idempotent. If the error wraps context.DeadlineExceeded, the lane makes the batc
 
 Perform: the driver sends the request at most once, and returns one Answered, whatever happened.
 Immediately before it sends, the node's lease must be valid, its id must be Perform.Node, and the
-permit must be valid. If the id has changed or the permit was revoked, the driver drops the request
-without an Answered: another node may own the saga. While a request waits to be sent, or its response
+[Permit], which the lane revokes when it gives up the saga, must be valid. If the id has changed or
+the permit was revoked, the driver drops the request without an Answered: another node may own the
+saga. While a request waits to be sent, or its response
 is still arriving, the driver reports it with Waits, or the lane takes it for lost.
 
 Lease: the lane writes only between Leased and LeaseLost. The driver claims sagas only after every
@@ -85,8 +86,9 @@ Freed. Responses and messages are therefore bounded until their outcome is durab
 
 Time: the driver sends Tick when [Lane.Alarm] is due. An additional Tick has no effect. It sends
 Watch at a regular interval of some seconds: a saga that twelve Watches in a row find stalled is read
-again from its journal, so that a lost event is not the end of a saga. It sends Owned now and then, to
-find the sagas that the store lists as this node's and that the lane does not run.
+again from its journal, so a lost event cannot stop a saga forever. It sends Owned now and then, to
+find strangers: sagas that the store lists as this node's and that the lane does not run. For each
+Estranged, it reads the saga's row, and sends Stranger if the row still names this node.
 
 Shutdown: after Drain the lane starts nothing, and releases each saga when its attempts have ended.
 The driver may stop when [Lane.Len] is 0.

@@ -15,7 +15,7 @@ it is derived from. docs/format.md describes the records and the tables.
 
 # Ports
 
-Each port serves one reader. Callers depend on the ports that they use, and on no store.
+Each port serves one kind of caller. Callers depend on the ports that they use, and on no store.
 
   - [Log]: leases, claims, appends and messages. The engine writes through it.
   - [Index]: rows, lists, the inbox, counts and deletion. The API reads through it.
@@ -52,7 +52,7 @@ node must check that its lease still holds.
 
 An [Append] has everything that one saga changes in one transaction: records, its row, tasks, events,
 messages to other sagas, and the ids of the messages that it applied. [Log].Append writes a batch of
-them, each for a different saga. One fails without the others.
+them, each for a different saga. One can fail while the others succeed.
 
 	batch := []journal.Append{{Saga: saga, Records: records, Row: row}}
 	results, err := store.Append(ctx, node, batch)
@@ -71,8 +71,8 @@ Stores wrap the errors below; compare with [errors.Is]. An error of Append conce
     register under a fresh id.
   - [ErrUnknown]: the batch may have been written. Repeat the identical batch until the result is
     known. Until then, a client's start has neither succeeded nor failed.
-  - any other error: this call wrote nothing. Repeat the batch. If no earlier call with it returned
-    ErrUnknown, its starts may be refused as unavailable instead.
+  - any other error: this call wrote nothing. Repeat the batch. Its starts need not be repeated: the
+    caller may refuse them as unavailable, unless an earlier call with this batch returned ErrUnknown.
 
 An error in a [Result] concerns one append, of which nothing was written. Repeating it does not help:
 
@@ -80,7 +80,7 @@ An error in a [Result] concerns one append, of which nothing was written. Repeat
     saga from memory, and append a Release without records in case the node is still its owner.
   - [ErrStartKey]: the start is a repetition. Compare Start.Hash of the saga in the result: if it is
     equal, answer with that saga, otherwise refuse.
-  - [ErrUnique]: refuse the start, and name the live saga in the result.
+  - [ErrUnique]: refuse the start. The result has the id of the live saga: name it in the refusal.
   - [ErrNotNewest]: read the newest definition, validate the start again, and repeat it.
   - [ErrParentEnded]: refuse the start. It will never succeed.
 
@@ -97,11 +97,12 @@ arrives. [Store].Hints wakes a process early; a hint may be lost, so a node also
 
 # Sagas that make no progress
 
-The store counts the claims of a saga since it last wrote a record or a row. A node that cannot
-continue a saga releases it without a row, and the saga is claimable again after [RetryDelay]. If its
+The store counts the claims of a saga since a record or the row of the saga was last written. A node
+that cannot continue a saga releases it without writing its row, and the saga is claimable again after
+[RetryDelay]. If its
 node has died, it is claimable after [TakeoverDelay]. From [SuspectAfter] claims on, at most one such
 saga is part of a claim. At [QuarantineAfter] claims it is quarantined: its status is [StatusStuck],
-[Halted].Entry adds an item to the inbox, and only a message makes it claimable, for one claim.
+[Halted].Entry is its inbox entry, and only a message makes it claimable, for one claim.
 
 # Writing a store
 

@@ -32,7 +32,7 @@ type Index interface {
 	// the store's clock, and returns how many. It skips sagas whose parent has not ended. Errors:
 	// ErrUnknown.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
-	// Stats counts sagas and inbox items. If counting takes long, a store may return earlier
+	// Stats counts sagas and inbox entries. If counting takes long, a store may return earlier
 	// counts: see Stats.CountedAt.
 	Stats(ctx context.Context) (Stats, error)
 	// Nodes lists the registered nodes with their leases.
@@ -82,7 +82,7 @@ type Listed struct {
 	ScannedTo uuid.UUID
 }
 
-// Entry is an inbox item: something that needs a person.
+// Entry is an inbox entry: an item that needs a person.
 type Entry struct {
 	ID         uuid.UUID // derived from the saga, path, way and the seq since which it waits, so it is always the same
 	Saga       uuid.UUID

@@ -18,7 +18,7 @@ const (
 	InboxBudget   = "budget"
 )
 
-// Entry is an inbox item: something that needs a person.
+// Entry is an inbox entry: an item that needs a person.
 type Entry struct {
 	ID      uuid.UUID   `json:"-"` // derived from saga, path, way and the seq since which it waits
 	Kind    string      `json:"-"`

@@ -3,8 +3,8 @@
 // another service, except the drivers of databases.
 //
 // A [Sender] sends, over connections that a [Dialer] opens to addresses that a [Guard] allows.
-// [SecretHosts] says which secrets a host may receive. Its users decide what a request contains and
-// what a response means; the sender decides neither.
+// [SecretHosts] says which secrets a host may receive. The users of a sender decide what a request
+// contains and what a response means; the sender decides neither.
 //
 //	s := egress.New(egress.Config{Guard: guard, UserAgent: "recourse/1.0"})
 //	defer s.Close()
@@ -25,10 +25,11 @@
 //
 // Responses: a response counts even if the request was not written completely, because servers
 // refuse long requests early. Informational responses (1xx) are skipped, except 101, after which
-// the connection is closed. Data that has arrived before the request is sent is no response to it;
-// a new connection with TLS is not checked for such data. A redirect is a response: it is not
-// followed. The head of a response, with the informational ones before it, has at most 64 KiB.
-// Trailers are read, and are in the response once its body has ended.
+// the connection is closed. A connection on which data has arrived before the request is sent is
+// not used, because the data is not a response to it; a new connection with TLS is not checked for
+// such data. A redirect is a response: it is not followed. The head of a response, with the
+// informational ones before it, has at most 64 KiB. Trailers are read, and are in the response once
+// its body has ended.
 //
 // Bodies: the response's body is a stream, which delivers bytes as they arrive. It is not
 // decompressed. [ReadBody] reads it to its end, within a limit, and decompresses it. Closing a body

@@ -22,7 +22,7 @@ The rules:
   - A record's data is decoded only when it is asked for, and an event keeps what Data decoded.
   - A reader keeps only what is in flight, so it stays small however long the journal becomes. If
     the data of intents is too large to be kept, [Reader.Drop] drops it. [Steps] keeps all attempts,
-    for those who show steps.
+    for callers that show steps.
   - An event belongs to one goroutine. Records never change, so goroutines may share them.
   - Nothing here judges a journal. Package machine decides whether a record is possible, and the
     readers of events show whatever was written. Data that cannot be read is an error of
@@ -32,7 +32,7 @@ The rules:
 
 No other package decodes records, except two: package machine, because recovery must not depend on
 how journals are shown, and internal/invariant, so that an error here cannot hide itself from the
-check. An architecture test holds that; docs/decisions/0017-one-reader-of-journals.md has the
+check. An architecture test checks this; docs/decisions/0017-one-reader-of-journals.md has the
 reasons.
 */
 package history

@@ -52,7 +52,7 @@ type WakeAt struct {
 	Woke Draft
 }
 
-// Escalate means: a person has to act. Entry describes the inbox item.
+// Escalate means: a person has to act. Entry is the inbox entry.
 type Escalate struct{ Entry saga.Entry }
 
 func (Dispatch) decision() {}

@@ -28,7 +28,7 @@ A machine decides, and its caller acts. [Machine.Decide] returns what to do next
     the request, once.
   - A [Write] is a record to append. Nothing is sent.
   - A [WakeAt] is a time, and the record to append when it has come.
-  - An [Escalate] is an inbox item: a person has to act, for example to resolve a doubt.
+  - An [Escalate] is an inbox entry: a person has to act, for example to resolve a doubt.
 
 Records in decisions are drafts. [Machine.Append] gives a [Draft] its number, its time and its hash,
 and applies it. The caller appends the record to the store, and calls Decide again.
@@ -76,8 +76,8 @@ before it decides again, so several attempts may be in flight, one in each paral
 
 # Steps and tracks
 
-A step makes up to three calls: its forward call, the status check of in_doubt: verify, and its
-compensation. Each is a track with a state of its own. The table transitions, in track.go, is the
+A step has up to three kinds of calls: its forward call, the status check of `in_doubt: verify`, and
+its compensation. Each of them is a track with a state of its own. The table transitions, in track.go, is the
 complete life of a track: a row is a state, a column is an event, and Apply refuses a record whose
 event has no entry (see [ErrImpossible]). Some of its rows:
 
@@ -103,8 +103,8 @@ whose last record for a track is an intent therefore knows that the request may 
 exactly which one. [Machine.InFlight] lists these attempts; recovery gives each of them
 [saga.InterruptedAnswer].
 
-The key is derived from the saga, the step and its generation, so every attempt of a generation has
-the same key. A definition may let reads that cost nothing be sent earlier: see [saga.Checkpoint].
+The key is derived from the saga, the step and the step's generation, which rises only when a person
+asks for a retry with a new key. So every attempt of a generation has the same key. A definition may let reads that cost nothing be sent earlier: see [saga.Checkpoint].
 
 # Doubt
 
