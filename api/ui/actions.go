@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -138,9 +139,9 @@ func (d *sagaPage) turning(a action, forced bool) action {
 		a.Then = []string{"The saga ends. There is nothing to undo."}
 		a.Modes = a.Modes && len(a.InFlight) > 0 // attempts in flight may have effects
 	case forced && !d.allows(saga.Command{Do: saga.Cancel{}}):
-		a.Then = []string{"The saga has passed its pivot. It is undone nevertheless: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The saga has passed its pivot. It is undone nevertheless: " + format.Plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
-		a.Then = []string{"The saga is undone: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The saga is undone: " + format.Plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	}
 	return a
 }

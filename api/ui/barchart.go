@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/internal/costs/tally"
 )
 
@@ -52,7 +53,7 @@ func dayCharts(a costsAnswer) (list []barChart) {
 			if at := slices.IndexFunc(a.Groups, func(g tally.Group) bool { return g.Key == name && g.Currency == t.Currency }); at >= 0 {
 				g = a.Groups[at]
 			}
-			title := name + ": " + rounded(g.Spent, g.Currency) + ", " + plural(int(g.Sagas), "saga", "sagas")
+			title := name + ": " + rounded(g.Spent, g.Currency) + ", " + format.Plural(int(g.Sagas), "saga", "sagas")
 			if share := percent(g.Wasted, g.Spent); share != "" {
 				title += ", " + share + " wasted"
 			}
@@ -107,7 +108,7 @@ func spreadOf(g tally.Group) spread {
 		most = max(most, b.Sagas)
 		name := tally.Figure(b.From) + " to " + tally.Figure(b.To)
 		s.Bars = append(s.Bars, pillar{Name: name, Sagas: b.Sagas, Over: !amountOf(g.Median).IsZero() && amountOf(b.From).Cmp(amountOf(s.Above)) >= 0,
-			Title: fmt.Sprintf("%s %s: %s", name, g.Currency, plural(b.Sagas, "saga", "sagas"))})
+			Title: fmt.Sprintf("%s %s: %s", name, g.Currency, format.Plural(b.Sagas, "saga", "sagas"))})
 	}
 	s.place(func(b *pillar) (*big.Rat, *big.Rat) {
 		return big.NewRat(int64(b.Sagas), int64(max(most, 1))), new(big.Rat)

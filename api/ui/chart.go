@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -184,7 +185,7 @@ func (c *chart) moment(e *history.Event) {
 		c.moments = append(c.moments, moment{e.At, "turns back", true})
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
 		if d, ok := history.DataOf[saga.CommandData](e.Record); ok && d.Rejected == nil {
-			c.moments = append(c.moments, moment{e.At, say(d.Kind), false})
+			c.moments = append(c.moments, moment{e.At, format.Say(d.Kind), false})
 		}
 	case journal.Signalled:
 		c.moments = append(c.moments, moment{e.At, "signal", false})
@@ -272,7 +273,7 @@ func (c *chart) bars(l *lane) {
 	}
 	if n := len(l.bars); n > maxBars {
 		cut := l.bars[maxBars/3 : n-maxBars*2/3]
-		between := bar{stretch: stretch{cut[0].from, cut[len(cut)-1].to}, what: "wait", said: []string{plural(len(cut), "more attempt or wait", "more attempts and waits")}}
+		between := bar{stretch: stretch{cut[0].from, cut[len(cut)-1].to}, what: "wait", said: []string{format.Plural(len(cut), "more attempt or wait", "more attempts and waits")}}
 		l.bars = slices.Concat(l.bars[:maxBars/3], []bar{between}, l.bars[n-maxBars*2/3:])
 	}
 	l.records = nil

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -47,7 +48,7 @@ func (b *builder) intent(r *journal.Record, query bool) {
 			case d.Awaited != nil:
 				one.said = []string{"waits for the signal " + d.Awaited.Signal}
 			case d.WakeAt != nil:
-				one.said = []string{"sleeps until " + clock(d.WakeAt.Time)}
+				one.said = []string{"sleeps until " + format.Clock(d.WakeAt.Time)}
 			}
 		}
 	} else if r.Key != "" {
@@ -75,7 +76,7 @@ func (b *builder) outcome(r *journal.Record, query bool) {
 	switch d.Next {
 	case saga.NextRetry, saga.NextVerify:
 		if d.RetryAt != nil && d.RetryAt.After(r.At) {
-			b.wait("backoff", r.At, "waits until "+clock(d.RetryAt.Time))
+			b.wait("backoff", r.At, "waits until "+format.Clock(d.RetryAt.Time))
 		}
 	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
 		b.wait("person", r.At, "waits for a person")
@@ -113,13 +114,10 @@ func gist(d history.Outcome) (said []string) {
 		said = append(said, "HTTP "+itoa(d.StatusCode))
 	}
 	if d.Error != nil {
-		said = append(said, cut(160, d.Error.Error()))
+		said = append(said, format.Cut(160, d.Error.Error()))
 	}
 	if strings.Trim(d.Cost, "0.") != "" {
 		said = append(said, "cost "+d.Cost)
 	}
 	return said
 }
-
-// clock formats a time for titles.
-func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000") + " UTC" }

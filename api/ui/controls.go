@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"recourse/api/ui/format"
 )
 
 // control is a field of a form that is generated from a JSON Schema.
@@ -118,7 +120,7 @@ func controlOf(s *schema, pointer, name string, required bool) *control {
 		f.Label = s.Title
 	}
 	if len(s.Default) > 0 && string(s.Default) != "null" {
-		f.Default, f.Required = cut(60, shown(s.Default)), false
+		f.Default, f.Required = format.Cut(60, shown(s.Default)), false
 	}
 	switch {
 	case len(s.Enum) > 0:

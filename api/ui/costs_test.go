@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/api"
+	"recourse/api/ui/format"
 	"recourse/internal/costs/tally"
 	"recourse/internal/test/chrome"
 	"recourse/saga"
@@ -164,7 +165,7 @@ func TestCostsInABrowser(t *testing.T) {
 	w.Until("the first row has the focus", `document.activeElement.innerText === "dear"`)
 	w.Enter()
 	w.Sees("Cost per saga", "3 sagas")
-	w.TabTo(short(x.spend("0.90")))
+	w.TabTo(format.Short(x.spend("0.90")))
 	w.Sees("4 sagas")
 }
 

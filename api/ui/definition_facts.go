@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/retry"
 	"recourse/saga"
 )
@@ -33,7 +34,7 @@ func factsOf(def *saga.Definition) []fact {
 	}
 	add("Budget", limitsOf(def.Budget))
 	if def.Timeout > 0 {
-		add("Timeout", took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
+		add("Timeout", format.Took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
 	}
 	if def.Unique != nil {
 		add("One at a time", "only one live saga per value of `unique`")
@@ -48,7 +49,7 @@ func factsOf(def *saga.Definition) []fact {
 	case def.Retention == saga.Forever:
 		add("Kept", "forever")
 	case def.Retention > 0:
-		add("Kept", took(def.Retention)+" after its end")
+		add("Kept", format.Took(def.Retention)+" after its end")
 	}
 	add("Secrets", strings.Join(def.Secrets, ", "))
 	add("Variables", strings.Join(def.VarsUsed, ", "))
@@ -97,7 +98,7 @@ func effortsOf(def *saga.Definition) []effort {
 			if _, ok := s.Body.(saga.Call); ok && len(list) < mostEfforts {
 				e := effort{Path: s.ID, Kind: kindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
 				if s.Timeout > 0 {
-					e.Timeout = took(s.Timeout)
+					e.Timeout = format.Took(s.Timeout)
 				}
 				if s.Compensate != nil {
 					e.Undo = triesOf(s.Compensate.Retry)
@@ -119,11 +120,11 @@ func effortsOf(def *saga.Definition) []effort {
 func triesOf(p retry.Policy) string {
 	switch p.Attempts {
 	case 0:
-		return "forever, up to " + took(p.Max) + " apart"
+		return "forever, up to " + format.Took(p.Max) + " apart"
 	case 1:
 		return "once"
 	}
-	return fmt.Sprintf("%d times, from %s up to %s apart", p.Attempts, took(max(p.Initial, time.Millisecond)), took(p.Max))
+	return fmt.Sprintf("%d times, from %s up to %s apart", p.Attempts, format.Took(max(p.Initial, time.Millisecond)), format.Took(p.Max))
 }
 
 func doubtOf(s *saga.Step) string {

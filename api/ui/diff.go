@@ -1,6 +1,10 @@
 package ui
 
-import "strings"
+import (
+	"strings"
+
+	"recourse/api/ui/format"
+)
 
 // diffLine is a line of a diff: unchanged (" "), removed ("-") or added ("+").
 type diffLine struct {
@@ -135,7 +139,7 @@ func onlyNear(lines []diffLine) []diffLine {
 			out = append(out, lines[i])
 			continue
 		}
-		out = append(out, diffLine{Mark: skipMark, Text: plural(i-from+1, "line is", "lines are") + " the same"})
+		out = append(out, diffLine{Mark: skipMark, Text: format.Plural(i-from+1, "line is", "lines are") + " the same"})
 	}
 	return out
 }

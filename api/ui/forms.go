@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 )
 
@@ -103,7 +104,7 @@ func (f entryForms) Changed() []diffLine {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
 	}
-	return diff(pretty(json.RawMessage(f.Typed("seen"))), pretty(f.Shown))
+	return diff(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Shown))
 }
 
 // Fields returns the fields for an approval's data, with the values from the refused form.
@@ -201,7 +202,7 @@ func resolveStep(v *request) error {
 		body["output"] = doc
 	}
 	header := http.Header{"If-Match": {`"` + f.Get("etag") + `"`}}
-	return v.decide("resolve", body, header, "resolved as "+say(f.Get("outcome")))
+	return v.decide("resolve", body, header, "resolved as "+format.Say(f.Get("outcome")))
 }
 
 // approveStep serves POST /sagas/{id}/steps/{path}/approve.

@@ -3,6 +3,7 @@ package ui
 import (
 	"unicode/utf8"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 )
 
@@ -60,7 +61,7 @@ func (a *artist) list(steps []*saga.Step, x, y int) (w, h int) {
 	var pivots []int
 	for i, s := range steps {
 		if a.drawn >= mostDrawn {
-			a.Boxes = append(a.Boxes, box{X: x + gutter, Y: y, W: stepWidth, H: 28, Class: "more", Title: plural(count(steps[i:]), "more step", "more steps")})
+			a.Boxes = append(a.Boxes, box{X: x + gutter, Y: y, W: stepWidth, H: 28, Class: "more", Title: format.Plural(count(steps[i:]), "more step", "more steps")})
 			w, y = max(w, gutter+stepWidth), y+28+gap
 			break
 		}
@@ -246,4 +247,4 @@ func marksOf(s *saga.Step) []string {
 }
 
 // clipTo shortens a text to a width.
-func clipTo(width int, text string) string { return cut(max(width/charWidth, 4), text) }
+func clipTo(width int, text string) string { return format.Cut(max(width/charWidth, 4), text) }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -219,7 +220,7 @@ func raiseBudget(v *request) error {
 		v.still = true
 		return v.inbox(p.Status, &tried{Do: "budget", Typed: f, Problem: p})
 	}
-	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised, and the saga continues.")
+	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+format.Short(id)+" is raised, and the saga continues.")
 }
 
 // raise changes a saga's budget if it is still the one that the user saw. Other changes of the saga

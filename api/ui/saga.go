@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -109,7 +110,7 @@ func (v *request) sagaPage(status int, was *tried) error {
 		page.Trace = strings.ReplaceAll(v.cfg.TraceURL, "{trace_id}", url.PathEscape(d.Saga.TraceID))
 	}
 	v.follows(d, began)
-	return v.renderAs(status, "saga", d.Saga.Definition+" "+short(d.Saga.ID), page)
+	return v.renderAs(status, "saga", d.Saga.Definition+" "+format.Short(d.Saga.ID), page)
 }
 
 // forms adds the forms of the saga's inbox entries. It returns the problem of the refused command,

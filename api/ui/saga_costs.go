@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -41,7 +42,7 @@ const maxCosts = 15
 
 func (d *sagaPage) money() moneyView {
 	c := d.Saga.Cost
-	m := moneyView{Spent: money(c.Spent, c.Currency), Wasted: money(c.Wasted, c.Currency), Reserved: money(c.Reserved, c.Currency), Budget: money(c.Budget, c.Currency), Tokens: c.Tokens}
+	m := moneyView{Spent: format.Money(c.Spent, c.Currency), Wasted: format.Money(c.Wasted, c.Currency), Reserved: format.Money(c.Reserved, c.Currency), Budget: format.Money(c.Budget, c.Currency), Tokens: c.Tokens}
 	spent, bad, held, budget := amount(c.Spent), amount(c.Wasted), amount(c.Reserved), amount(c.Budget)
 	whole := new(big.Rat).Add(spent, held)
 	if budget.Cmp(whole) > 0 {
@@ -64,12 +65,12 @@ func (d *sagaPage) money() moneyView {
 	slices.SortStableFunc(steps, func(a, b machine.StepView) int { return amount(b.Cost).Cmp(amount(a.Cost)) })
 	for _, s := range steps[:min(len(steps), maxCosts)] {
 		cost, lost := amount(s.Cost), wasted(s)
-		m.Steps = append(m.Steps, costBar{Name: s.Path, Path: s.Path, Amount: money(s.Cost, c.Currency), Wasted: money(lost, c.Currency),
+		m.Steps = append(m.Steps, costBar{Name: s.Path, Path: s.Path, Amount: format.Money(s.Cost, c.Currency), Wasted: format.Money(lost, c.Currency),
 			Good: share(new(big.Rat).Sub(cost, amount(lost)), most), Bad: share(amount(lost), most)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
 		used := c.Models[name]
-		m.Models = append(m.Models, modelRow{name, money(used.Spent, c.Currency), used.Input, used.Output})
+		m.Models = append(m.Models, modelRow{name, format.Money(used.Spent, c.Currency), used.Input, used.Output})
 	}
 	m.Any = m.Spent != "" || m.Reserved != "" || m.Budget != "" || c.Tokens != saga.TokensView{}
 	return m

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -82,7 +83,7 @@ func showJournal(v *request) error {
 			}
 			if len(page.Records) == journalPage {
 				next(after)
-				return v.render("saga-journal", "Journal of "+short(id), page)
+				return v.render("saga-journal", "Journal of "+format.Short(id), page)
 			}
 			page.Records = append(page.Records, rowOf(r))
 			after = r.Seq
@@ -96,7 +97,7 @@ func showJournal(v *request) error {
 			break
 		}
 	}
-	return v.render("saga-journal", "Journal of "+short(id), page)
+	return v.render("saga-journal", "Journal of "+format.Short(id), page)
 }
 
 // matches reports whether a record's kind, path, class, key or data contain a text.
@@ -126,9 +127,9 @@ func summary(r journal.Record) string {
 		if !ok {
 			return ""
 		}
-		text := say(d.Kind)
+		text := format.Say(d.Kind)
 		if d.Outcome != "" {
-			text += " as " + say(d.Outcome)
+			text += " as " + format.Say(d.Outcome)
 		}
 		if d.Actor != "" {
 			text += ", by " + d.Actor
@@ -136,7 +137,7 @@ func summary(r journal.Record) string {
 		return text
 	case journal.Finished:
 		d, _ := history.DataOf[saga.FinishedData](&r)
-		return say(d.Status)
+		return format.Say(d.Status)
 	}
 	return ""
 }

@@ -2,10 +2,9 @@ package ui
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
-	"time"
 
+	"recourse/api/ui/format"
 	"recourse/internal/story"
 )
 
@@ -46,7 +45,7 @@ func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 			skipped = 0
 		}
 		for _, l := range teller.Tell(r) {
-			s := storyLine{Line: l, Offset: offset(l.At), Exact: clock(r.At), Class: tones[l.Tone]}
+			s := storyLine{Line: l, Offset: format.Offset(l.At), Exact: format.Clock(r.At), Class: tones[l.Tone]}
 			if l.Path != "" && !strings.HasSuffix(l.Path, "]") {
 				s.Link = link(l.Path)
 			}
@@ -54,15 +53,4 @@ func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 		}
 	}
 	return lines
-}
-
-// offset formats the time since the saga's start.
-func offset(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("+%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("+%d.%03d s", d/time.Second, d%time.Second/time.Millisecond)
-	}
-	return "+" + took(d)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 )
 
@@ -164,20 +165,20 @@ func (s *systemView) alerts() (list []alert) {
 	}
 	if n := s.Quarantined; n > 0 {
 		say("/?status=stuck", "%s no progress repeatedly, and %s not retried until somebody resumes %s",
-			plural(int(n), "saga made", "sagas made"), wordFor(n, "is", "are"), wordFor(n, "it", "them"))
+			format.Plural(int(n), "saga made", "sagas made"), wordFor(n, "is", "are"), wordFor(n, "it", "them"))
 	}
 	if d := since(s.OldestDue); d > dueTooLong {
-		say("", "a due saga has waited %s for a node: check that nodes run and can commit", took(d))
+		say("", "a due saga has waited %s for a node: check that nodes run and can commit", format.Took(d))
 	}
 	if n := len(s.Stalled); n > 0 {
-		say("#stalled", "%s stalled", plural(n, "saga or step has", "sagas or steps have"))
+		say("#stalled", "%s stalled", format.Plural(n, "saga or step has", "sagas or steps have"))
 	}
 	if e := s.System.Engine; e != nil {
 		if e.Node == "" {
 			say("", "this node has no lease: it runs no saga until the database responds")
 		}
 		if d := time.Duration(e.CommitAge) * time.Millisecond; d > commitTooLong {
-			say("", "a commit has been in flight for %s: check whether the database is slow or full", took(d))
+			say("", "a commit has been in flight for %s: check whether the database is slow or full", format.Took(d))
 		}
 	}
 	for _, n := range s.Nodes {
@@ -187,12 +188,12 @@ func (s *systemView) alerts() (list []alert) {
 	}
 	for _, t := range s.System.Tasks {
 		if d := since(t.Oldest); d > taskTooLong {
-			say("#tasks", "a task of type %s has waited %s: check that a worker runs", t.Type, took(d))
+			say("#tasks", "a task of type %s has waited %s: check that a worker runs", t.Type, format.Took(d))
 		}
 	}
 	for _, o := range s.System.Outbox {
 		if d := since(o.Oldest); d > eventTooLong || o.Why != "" {
-			say("#outbox", "%s for the sink %s: check whether it responds", plural(o.Waiting, "event waits", "events wait"), o.Sink)
+			say("#outbox", "%s for the sink %s: check whether it responds", format.Plural(o.Waiting, "event waits", "events wait"), o.Sink)
 		}
 	}
 	return list
@@ -215,7 +216,7 @@ func (s systemView) Commit() string {
 	if us < 10_000 {
 		return fmt.Sprintf("%d.%d ms", us/1000, us%1000/100)
 	}
-	return took(time.Duration(us) * time.Microsecond)
+	return format.Took(time.Duration(us) * time.Microsecond)
 }
 
 // Counted returns when the sagas were counted, if that is some time ago; otherwise nil.

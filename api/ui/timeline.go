@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 )
 
@@ -78,15 +79,15 @@ func (t *timeline) label() string {
 	for _, l := range t.do {
 		steps += max(l.folded, 1)
 	}
-	text := "Timeline: " + plural(steps, "step", "steps")
+	text := "Timeline: " + format.Plural(steps, "step", "steps")
 	if len(t.undo) > 0 {
 		undone := 0
 		for _, l := range t.undo {
 			undone += max(l.folded, 1)
 		}
-		text += ", " + plural(undone, "undoing", "undoings")
+		text += ", " + format.Plural(undone, "undoing", "undoings")
 	}
-	return text + " in " + took(t.end.Sub(t.begin)) + ". The text below has the same content."
+	return text + " in " + format.Took(t.end.Sub(t.begin)) + ". The text below has the same content."
 }
 
 func (t *timeline) lanes(list []*lane) {
@@ -99,7 +100,7 @@ func (t *timeline) lanes(list []*lane) {
 func (t *timeline) lane(l *lane) {
 	indent := 10 * min(l.depth, 6)
 	if l.folded > 0 {
-		text := plural(l.folded, "more step", "more steps")
+		text := format.Plural(l.folded, "more step", "more steps")
 		if l.calm {
 			text += ", all well"
 		}
@@ -108,7 +109,7 @@ func (t *timeline) lane(l *lane) {
 	}
 	name := laneName(l)
 	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
-		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(cut(25-indent/6, name)))
+		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(format.Cut(25-indent/6, name)))
 	fmt.Fprintf(&t.b, `<line class="t-rule" x1="%d" x2="%d" y1="%d" y2="%d"/>`, labels, right, t.y+rowHigh-1, t.y+rowHigh-1)
 	for _, one := range l.bars { // drawn first, since bars of attempts may be wider than their time
 		if one.thin() {
@@ -198,7 +199,7 @@ func barMark(one bar, way journal.Way) string {
 	case one.what == "succeeded" && way == journal.Undo:
 		return "↺"
 	}
-	return classMark(journal.Class(one.what))
+	return format.ClassMark(journal.Class(one.what))
 }
 
 // title returns the tooltip of a bar.
@@ -211,17 +212,17 @@ func (t *timeline) title(l *lane, one bar) string {
 		head = "status check of " + l.path
 	}
 	if one.attempt > 0 {
-		head += fmt.Sprintf(", attempt %d: %s", one.attempt, say(map[bool]string{true: "in flight", false: one.what}[one.what == "running"]))
+		head += fmt.Sprintf(", attempt %d: %s", one.attempt, format.Say(map[bool]string{true: "in flight", false: one.what}[one.what == "running"]))
 	} else if one.point {
-		head += ": " + say(one.what)
+		head += ": " + format.Say(one.what)
 	}
 	lines := append([]string{head}, one.said...)
-	at := offset(one.from.Sub(t.begin))
+	at := format.Offset(one.from.Sub(t.begin))
 	switch {
 	case one.open:
-		at += ", for " + took(one.to.Sub(one.from)) + " so far"
+		at += ", for " + format.Took(one.to.Sub(one.from)) + " so far"
 	case !one.point:
-		at += ", took " + took(one.to.Sub(one.from))
+		at += ", took " + format.Took(one.to.Sub(one.from))
 	}
 	return strings.Join(append(lines, at), "\n")
 }
@@ -237,12 +238,12 @@ func (t *timeline) scale(high int) {
 	last := -tickWide
 	for _, s := range t.axis.steps {
 		if s.x-last >= tickWide && s.x <= right-24 {
-			fmt.Fprintf(&t.b, `<line class="t-grid" x1="%d" x2="%d" y1="18" y2="%d"/><text class="t-time" x="%d" y="13">%s</text>`, s.x, s.x, high, s.x, offset(s.at.Sub(t.begin)))
+			fmt.Fprintf(&t.b, `<line class="t-grid" x1="%d" x2="%d" y1="18" y2="%d"/><text class="t-time" x="%d" y="13">%s</text>`, s.x, s.x, high, s.x, format.Offset(s.at.Sub(t.begin)))
 			last = s.x
 		}
 		if s.cut {
 			x, end := s.x, s.x+s.wide
-			fmt.Fprintf(&t.b, `<rect class="t-gap" x="%d" y="20" width="%d" height="%d"><title>%s without an attempt in flight, drawn shorter</title></rect>`, x, end-x, high-20, took(s.long))
+			fmt.Fprintf(&t.b, `<rect class="t-gap" x="%d" y="20" width="%d" height="%d"><title>%s without an attempt in flight, drawn shorter</title></rect>`, x, end-x, high-20, format.Took(s.long))
 			fmt.Fprintf(&t.b, `<text class="t-cut" x="%d" y="%d" aria-hidden="true">≈</text>`, (x+end)/2, high-3)
 		}
 	}
@@ -290,7 +291,7 @@ func (t *timeline) marks(words []word, high int) {
 			anchor, at = "end", w.x-3
 		}
 		text := html.EscapeString(w.word)
-		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="%d" y2="%d"/>`, text, clock(w.at), class, w.x, w.x, y-7, high)
+		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="%d" y2="%d"/>`, text, format.Clock(w.at), class, w.x, w.x, y-7, high)
 		fmt.Fprintf(&t.b, `<text class="t-word %s" x="%d" y="%d" text-anchor="%s">%s</text></g>`, class, at, y, anchor, text)
 	}
 }

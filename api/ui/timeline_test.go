@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/api/ui/format"
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
@@ -215,7 +216,7 @@ func TestTimelineCuts(t *testing.T) {
 	svg := string(drawTimeline(c, stepLink("s", nil)))
 	for _, want := range []string{"1 d", "drawn shorter", "taken over", "for 2 s so far", "t-open", "waits until 2026-11-22 10:00:00.000 UTC"} {
 		if want == "1 d" {
-			want = took(24*time.Hour - time.Second)
+			want = format.Took(24*time.Hour - time.Second)
 		}
 		if !strings.Contains(svg, want) {
 			t.Errorf("no %q in\n%s", want, svg)

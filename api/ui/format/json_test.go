@@ -1,4 +1,4 @@
-package ui
+package format
 
 import (
 	"encoding/json"
@@ -6,31 +6,31 @@ import (
 	"testing"
 )
 
-func TestPretty(t *testing.T) {
+func TestJSON(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"a":[1,"x,[{\\\",{"],"b":{}}`: "{\n  \"a\": [\n    1,\n    \"x,[{\\\\\\\",{\"\n  ],\n  \"b\": {}\n}",
 		`1e400`:                         `1e400`,
 		`{"a":`:                         `{"a":`,
 	} {
-		if got := pretty(json.RawMessage(raw)); got != want {
+		if got := JSON(json.RawMessage(raw)); got != want {
 			t.Errorf("%s became\n%s\nwant\n%s", raw, got, want)
 		}
 	}
 	list := json.RawMessage("[" + strings.Repeat(`{"id":1,"tags":["a","b"]},`, 10_000) + "0]")
-	if got := pretty(list); strings.Count(got, "\n") < 60_000 {
+	if got := JSON(list); strings.Count(got, "\n") < 60_000 {
 		t.Errorf("a long list stays in %d lines", strings.Count(got, "\n"))
 	}
 }
 
 // Nesting multiplies the size of indented JSON, so the indents are counted first.
-func TestPrettyOfDeep(t *testing.T) {
+func TestJSONOfDeep(t *testing.T) {
 	const deep = 500
 	raw := json.RawMessage(strings.Repeat("[", deep) + strings.Repeat("0,", 10_000) + "0" + strings.Repeat("]", deep))
-	if got := pretty(raw); len(got) > 10*len(raw) {
+	if got := JSON(raw); len(got) > 10*len(raw) {
 		t.Errorf("%d bytes became %d", len(raw), len(got))
 	}
 	for _, doc := range []string{`[[1,2],{"a":[]}]`, `{"a\\":"[","b":[0,{"c":null}]}`} {
-		if got, most := len(pretty(json.RawMessage(doc)))-len(doc), indents(json.RawMessage(doc)); got > most || most > 2*got {
+		if got, most := len(JSON(json.RawMessage(doc)))-len(doc), indents(json.RawMessage(doc)); got > most || most > 2*got {
 			t.Errorf("%s grows by %d, counted as %d", doc, got, most)
 		}
 	}
