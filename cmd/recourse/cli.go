@@ -12,22 +12,22 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Demo     demo.Command     `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
+	Demo     demo.Command     `cmd:"" help:"Run a demo: five sagas with mock services, a crash and a recovery."`
 	Serve    serveCmd         `cmd:"" help:"Run the server."`
 	Run      runCmd           `cmd:"" help:"Run one saga in this process, without a server."`
-	Validate offline.Validate `cmd:"" help:"Validate definitions."`
+	Validate offline.Validate `cmd:"" help:"Validate definitions and actions."`
 	Plan     offline.Plan     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
 
 	Start   remote.Start   `cmd:"" help:"Start a saga on a server."`
 	List    remote.List    `cmd:"" help:"List sagas."`
 	Top     remote.Top     `cmd:"" help:"Watch a server's sagas live."`
-	Show    remote.Show    `cmd:"" help:"Show a saga and its history."`
+	Show    remote.Show    `cmd:"" help:"Show a saga and its story, which is its journal in readable form."`
 	Journal remote.Journal `cmd:"" help:"Print or follow a saga's journal."`
 	Costs   remote.Costs   `cmd:"" help:"Show the costs of sagas."`
-	Inbox   remote.Inbox   `cmd:"" help:"List the inbox: sagas that need a person."`
+	Inbox   remote.Inbox   `cmd:"" help:"List the inbox: items that need a person."`
 	Stalled remote.Stalled `cmd:"" help:"List stalled sagas and steps, with their reasons."`
-	Approve remote.Approve `cmd:"" help:"Approve a saga's request."`
-	Reject  remote.Reject  `cmd:"" help:"Reject a saga's request."`
+	Approve remote.Approve `cmd:"" help:"Approve an approval step."`
+	Reject  remote.Reject  `cmd:"" help:"Reject an approval step."`
 	Signal  remote.Signal  `cmd:"" help:"Send a saga a signal."`
 	Resolve remote.Resolve `cmd:"" help:"Resolve a step that needs a person."`
 	Retry   remote.Retry   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
@@ -38,7 +38,7 @@ type commands struct {
 
 	Definitions remote.Definitions `cmd:"" help:"Publish and list definitions."`
 
-	Replay offline.Replay `cmd:"" help:"Show the history of an exported journal, offline."`
+	Replay offline.Replay `cmd:"" help:"Show an exported journal as a story, offline."`
 	Verify verify.Command `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
 
 	Doctor  doctor.Command `cmd:"" help:"Check a configuration, its database and its environment."`
@@ -48,9 +48,9 @@ type commands struct {
 
 	Completion completion.Command `cmd:"" help:"Print a shell script that completes commands, flags, names and ids."`
 
-	Bench bench.Command `cmd:"" help:"Measure the overhead of a saga compared with its requests."`
+	Bench bench.Command `cmd:"" help:"Measure what sagas cost in addition to their requests."`
 
-	World demo.World `cmd:"" hidden:"" help:"Run the simulated services of the demo."`
+	World demo.World `cmd:"" hidden:"" help:"Run the mock services of the demo."`
 
 	BenchStub  bench.Stub  `cmd:"" hidden:"" help:"Run the remote service of a benchmark."`
 	BenchFloor bench.Floor `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`

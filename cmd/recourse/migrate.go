@@ -11,8 +11,8 @@ import (
 
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Run the missing migrations. serve does this at its start."`
-	Status migrateStatusCmd `cmd:"" help:"Print the version of the schema; exit 1 if it is not this program's."`
-	Down   migrateDownCmd   `cmd:"" help:"Undo the last migrations. Undoing the first one deletes all sagas."`
+	Status migrateStatusCmd `cmd:"" help:"Print the database's current migration; exit 1 if this program needs another one."`
+	Down   migrateDownCmd   `cmd:"" help:"Revert the last migrations. Reverting the first one deletes all sagas."`
 }
 
 type migrateUpCmd struct{ database.Flag }
@@ -64,7 +64,7 @@ func (c *migrateStatusCmd) Run(a *cli.App) error {
 
 type migrateDownCmd struct {
 	database.Flag
-	Steps int  `required:"" help:"Number of migrations to undo."`
+	Steps int  `required:"" help:"Number of migrations to revert."`
 	Force bool `help:"Confirm that sagas may be deleted."`
 }
 

@@ -39,7 +39,7 @@ type Command struct {
 	Steps    int           `help:"long: number of steps of the saga; default 10000, the maximum."`
 	Wake     int           `help:"parked: number of sagas that wake; default 10000."`
 	Times    int           `help:"list: number of requests for each list, unless they take longer than 10s; default 50."`
-	Cheat    bool          `hidden:"" help:"Have the simulated services record some effects twice, to see that the check reports it."`
+	Cheat    bool          `hidden:"" help:"Have the mock services record some effects twice, to see that the check reports it."`
 }
 
 // size is the size of a workload.

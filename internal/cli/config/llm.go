@@ -14,7 +14,7 @@ import (
 // some models.
 type LLMFlags struct {
 	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps. Default: OpenAI."`
-	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The server's API key. Prefer the environment variable."`
+	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The provider's API key. Prefer the environment variable."`
 }
 
 // Apply adds the flags' provider to those of the config file. It replaces the file's default

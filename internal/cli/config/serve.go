@@ -30,13 +30,13 @@ type ServeFlags struct {
 	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables, in addition to RECOURSE_VAR_<name>."`
 	LLMFlags
 	TracesFlag
-	TraceURL       traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links on the web page. Default: no links."`
+	TraceURL       traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links in the web UI. Default: no links."`
 	Config         string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`
 	Strict         bool          `env:"RECOURSE_STRICT" help:"Refuse definitions with warnings."`
 	NodeLease      time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"Time after which another node takes over the sagas of a node that died."`
-	StateDir       string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. A start on PostgreSQL also refuses an old primary that it knows to be one. Default: none; the sagas wait until the lease expires."`
+	StateDir       string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. On PostgreSQL, the process also refuses to start on an old primary, if the directory shows that it is one. Default: none; the sagas wait until the lease expires."`
 	RequireSync    bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
-	Drain          time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for requests in flight to finish when stopping."`
+	Drain          time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for attempts in flight to finish when the server stops."`
 	Retention      retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
 	PublicURL      string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"This server's URL for people, for links in notifications. Default: http:// and --listen."`
 	StalledAfter   time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"Time without progress after which a due saga or step is reported as stalled; at least 1s. Default ${default}."`

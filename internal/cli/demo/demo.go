@@ -1,4 +1,4 @@
-// Package demo has the command that plays five sagas with simulated services, kills the server in
+// Package demo has the command that plays five sagas with mock services, kills the server in
 // one of them, and checks the ledger of the services at the end.
 package demo
 
@@ -34,7 +34,7 @@ type Command struct {
 	Database string `placeholder:"FILE|URL" help:"Database for the sagas. Default: a SQLite file that is deleted at the end."`
 	APIKey   string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"An API key with the role admin, if --database has keys. Prefer the environment variable."`
 	config.TracesFlag
-	ForgetKeys bool `hidden:"" help:"The simulated services forget idempotency keys at once; the check at the end must report it."`
+	ForgetKeys bool `hidden:"" help:"The mock services forget idempotency keys at once; the check at the end must report it."`
 }
 
 // player is a running demo.

@@ -22,7 +22,7 @@ type Approve struct {
 	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
-	Data    string `placeholder:"JSON" help:"Values for the request's form: JSON, @FILE or - for stdin."`
+	Data    string `placeholder:"JSON" help:"Values for the approval's form: JSON, @FILE or - for stdin."`
 	Comment string `short:"m" help:"Comment, for the journal."`
 	Yes     bool   `short:"y" help:"Approve without a prompt."`
 }

@@ -20,7 +20,7 @@ type Budget struct {
 	Amount string `arg:"" optional:"" help:"The total budget, such as \"2.00 USD\"."`
 	Tokens int64  `placeholder:"N" help:"Total tokens that the saga may use."`
 	Reason string `short:"r" help:"Reason, for the journal."`
-	IfSeq  int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
+	IfSeq  int64  `placeholder:"SEQ" help:"Refuse the command if the saga has changed since this seq of its journal. Default: apply it to the saga as it is now."`
 }
 
 // Run changes the saga's budget. It keeps the limits that the flags do not name.

@@ -20,7 +20,7 @@ type Resolve struct {
 	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for later steps. JSON, @FILE or - for stdin."`
 	NewKey    bool   `help:"With retry, after a definite failure: send under a new idempotency key."`
 	Reason    string `short:"r" required:"" help:"Reason, for the journal."`
-	IfSeq     int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
+	IfSeq     int64  `placeholder:"SEQ" help:"Refuse the command if the saga has changed since this seq of its journal. Default: apply it to the saga as it is now."`
 }
 
 // Run resolves the step.
@@ -91,7 +91,7 @@ type Retry struct {
 	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
-	From   string `placeholder:"STEP" help:"The step that needs a person. The command fails if it is another one."`
+	From   string `placeholder:"STEP" help:"The step to retry. Required if several steps need a person."`
 	NewKey bool   `help:"Send under a new idempotency key, after a definite failure."`
 	Reason string `short:"r" required:"" help:"Reason, for the journal."`
 }

@@ -17,12 +17,12 @@ import (
 type List struct {
 	ServerFlags
 	cli.OutputFlag
-	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only entries of this definition."`
+	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only sagas of this definition."`
 	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only this status, or several, separated by commas."`
 	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only sagas with this label; repeatable."`
 	Query      string   `short:"q" placeholder:"TEXT" help:"Text to search for in the beginning of the id, the definition, labels, reason, input and output."`
-	After      string   `placeholder:"TIME" help:"Only sagas started after this time, or in the last 24h or 7d."`
-	Before     string   `placeholder:"TIME" help:"Only sagas started before this time, or more than 24h or 7d ago."`
+	After      string   `placeholder:"TIME" help:"Only sagas started after this time. A duration, such as 24h or 7d, counts back from now."`
+	Before     string   `placeholder:"TIME" help:"Only sagas started before this time. A duration, such as 24h or 7d, counts back from now."`
 	Limit      int      `default:"50" help:"Maximum to list, newest first; 0 for all."`
 }
 
