@@ -31,6 +31,20 @@ type Catalog interface {
 	Archive(ctx context.Context, kind, name string) error
 }
 
+// Matches reports whether a name meets a condition of Catalog.Publish. sha256 is that of its newest
+// version, if it has one.
+func Matches(match string, exists bool, sha256 string) bool {
+	switch match {
+	case "":
+		return true
+	case "*":
+		return exists
+	case "-":
+		return !exists
+	}
+	return exists && match == sha256
+}
+
 // Document is one version of a published document.
 type Document struct {
 	Kind      string // Definition or "action"

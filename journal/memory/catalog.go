@@ -26,7 +26,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 	at := docName{d.Kind, d.Name}
 	have := s.names[at]
 	if have == nil {
-		if match != "" && match != "-" {
+		if !journal.Matches(match, false, "") {
 			return journal.Document{}, false, fmt.Errorf("publish %s: %w", d.Name, journal.ErrMismatch)
 		}
 		have = &docs{}
@@ -34,7 +34,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 		return have.add(d, s), true, nil
 	}
 	newest := have.versions[len(have.versions)-1]
-	if match != "" && match != "*" && match != newest.SHA256 {
+	if !journal.Matches(match, true, newest.SHA256) {
 		return journal.Document{}, false, fmt.Errorf("publish %s: %w", d.Name, journal.ErrMismatch)
 	}
 	have.archived = false

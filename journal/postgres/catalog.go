@@ -38,7 +38,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		if !matches(match, newest > 0, sha) {
+		if !journal.Matches(match, newest > 0, sha) {
 			return journal.ErrMismatch
 		}
 		created = newest == 0 || sha != d.SHA256
@@ -72,19 +72,6 @@ func addVersion(ctx context.Context, t session, d *journal.Document, version int
 	_, err := t.Exec(ctx, sql(`INSERT INTO documents (kind, name, version, sha256, source, created_at) VALUES ($1, $2, $3, $4, $5, coalesce($6, {now}))`),
 		d.Kind, d.Name, version, d.SHA256, source, millis(d.CreatedAt))
 	return err
-}
-
-// matches reports whether the newest version meets the condition of Publish.
-func matches(match string, exists bool, sha string) bool {
-	switch match {
-	case "":
-		return true
-	case "*":
-		return exists
-	case "-":
-		return !exists
-	}
-	return exists && match == sha
 }
 
 // Document implements journal.Catalog.

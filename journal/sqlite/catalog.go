@@ -57,7 +57,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if !matches(match, newest > 0, sha) {
+		if !journal.Matches(match, newest > 0, sha) {
 			return journal.ErrMismatch
 		}
 		created = newest == 0 || sha != d.SHA256
@@ -94,19 +94,6 @@ func (t *tx) addVersion(d *journal.Document, version int, now int64) error {
 	_, err := t.exec(`INSERT INTO documents (kind, name, version, sha256, source, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		d.Kind, d.Name, version, d.SHA256, source, now)
 	return err
-}
-
-// matches reports whether the newest version meets the condition of Publish.
-func matches(match string, exists bool, sha string) bool {
-	switch match {
-	case "":
-		return true
-	case "*":
-		return exists
-	case "-":
-		return !exists
-	}
-	return exists && match == sha
 }
 
 // Document implements journal.Catalog.
