@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func compile(t *testing.T, source string) *saga.Definition {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/timeline"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -105,7 +106,8 @@ func (v *request) sagaPage(status int, was *tried) error {
 		page.Doubts = append(page.Doubts, remnant{r.Path, r.Why, link(r.Path)})
 	}
 	page.Waits, page.More = d.waits(link)
-	page.Timeline, page.Story = d.timeline(link), d.story(link)
+	page.Timeline = timeline.Draw(d.Records, timeline.NestingOf(d.Def, d.Steps), d.now, d.ended(), link)
+	page.Story = d.story(link)
 	if v.cfg.TraceURL != "" && d.Saga.TraceID != "" {
 		page.Trace = strings.ReplaceAll(v.cfg.TraceURL, "{trace_id}", url.PathEscape(d.Saga.TraceID))
 	}

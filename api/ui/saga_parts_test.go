@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,7 +78,7 @@ func TestChild(t *testing.T) {
 func TestRows(t *testing.T) {
 	d := &sagaPage{}
 	for i := range 1000 {
-		s := machine.StepView{Path: "each[" + itoa(i) + "].make", Status: machine.StepSucceeded, Cost: "0"}
+		s := machine.StepView{Path: "each[" + strconv.Itoa(i) + "].make", Status: machine.StepSucceeded, Cost: "0"}
 		if i == 500 {
 			s.Status = machine.StepInDoubt
 		}

@@ -5,9 +5,12 @@ import (
 	"math/big"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"recourse/api/ui/format"
+	"recourse/api/ui/timeline"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -64,7 +67,7 @@ func (d *sagaPage) found(find string) []machine.StepView {
 // stepsAt returns the URL of a saga's page that lists the steps whose paths contain a text, from a
 // position on.
 func (d *sagaPage) stepsAt(find string, from int) string {
-	q := url.Values{"from": {itoa(from)}}
+	q := url.Values{"from": {strconv.Itoa(from)}}
 	if find != "" {
 		q.Set("step", find)
 	}
@@ -74,11 +77,11 @@ func (d *sagaPage) stepsAt(find string, from int) string {
 // part lists steps from a position on, and returns the URLs of those before and after; "" for none.
 func (d *sagaPage) part(find string, from, most int) (rows []stepRow, before, after string) {
 	list := d.found(find)
-	in := nestingOf(d.Def, nil)
+	in := timeline.NestingOf(d.Def, nil)
 	from = min(max(from, 0), len(list))
 	to := min(from+most, len(list))
 	for _, s := range list[from:to] {
-		rows = append(rows, d.row(s, in.depth[saga.StepID(s.Path)]))
+		rows = append(rows, d.row(s, in.Depth(s.Path)))
 	}
 	if from > 0 {
 		before = d.stepsAt(find, max(from-most, 0))
@@ -92,10 +95,10 @@ func (d *sagaPage) part(find string, from, most int) (rows []stepRow, before, af
 // rows lists the steps whose paths contain a text; if there are too many, the most relevant ones.
 func (d *sagaPage) rows(find string, most int) []stepRow {
 	list := d.found(find)
-	in := nestingOf(d.Def, nil)
+	in := timeline.NestingOf(d.Def, nil)
 	keep := make([]bool, len(list))
 	if len(list) > most {
-		keep = kept(len(list), most, func(i int) bool { return attention(list[i]) })
+		keep = timeline.Kept(len(list), most, func(i int) bool { return attention(list[i]) })
 	} else {
 		for i := range keep {
 			keep[i] = true
@@ -106,7 +109,7 @@ func (d *sagaPage) rows(find string, most int) []stepRow {
 		last := len(rows) - 1
 		switch {
 		case keep[i]:
-			rows = append(rows, d.row(s, in.depth[saga.StepID(s.Path)]))
+			rows = append(rows, d.row(s, in.Depth(s.Path)))
 		case last >= 0 && rows[last].Folded > 0:
 			rows[last].Folded++
 		default:
@@ -118,7 +121,7 @@ func (d *sagaPage) rows(find string, most int) []stepRow {
 
 func (d *sagaPage) row(s machine.StepView, depth int) stepRow {
 	r := stepRow{StepView: s, Saga: d.Saga.ID, Depth: min(depth, 6), Currency: d.Saga.Cost.Currency, Request: s.Input, Wasted: wasted(s)}
-	r.Name = laneName(&lane{path: s.Path})
+	r.Name = format.StepName(s.Path)
 	if s.Status == machine.Pending && d.ended() {
 		r.Status = notReached
 	}
@@ -233,4 +236,16 @@ func showStep(v *request) error {
 	row := d.row(d.Steps[at], 0)
 	row.Attempts, row.Earlier = d.Steps[at].Attempts, 0
 	return v.render("saga-step", name, row)
+}
+
+// stepLink returns the link to a step on the page: to its row if it is listed, otherwise to a
+// search for it.
+func stepLink(id string, listed map[string]bool) func(string) string {
+	return func(p string) string {
+		anchor := "#step-" + url.PathEscape(p)
+		if listed[p] {
+			return anchor
+		}
+		return path("sagas", id) + "?step=" + url.QueryEscape(p) + anchor
+	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"recourse/internal/story/storytest"
 	"recourse/saga"
 )
 
@@ -54,33 +53,5 @@ func TestExpires(t *testing.T) {
 	f.ExpiresAt = nil
 	if !f.Expires().IsZero() || f.About() != f.Detail {
 		t.Errorf("%s expires at %s", f.About(), f.Expires())
-	}
-}
-
-// Labels of moments that are close together do not overlap.
-func TestTimelineWords(t *testing.T) {
-	at := storytest.Begin
-	c := &chart{begin: at, end: at.Add(time.Second), do: []*lane{{path: "a"}}}
-	for _, ms := range []int{0, 5, 10, 400, 402, 998, 1000} {
-		c.moments = append(c.moments, moment{at.Add(time.Duration(ms) * time.Millisecond), "turns back", true})
-	}
-	line := &timeline{chart: c, axis: axisOf(c)}
-	words := line.words()
-	const wide = 7 * len("turns back")
-	from := func(w word) int {
-		if w.left {
-			return w.x - wide
-		}
-		return w.x
-	}
-	for i, w := range words {
-		for _, other := range words[:i] {
-			if w.row == other.row && from(w) < from(other)+wide && from(other) < from(w)+wide {
-				t.Errorf("%d and %d lie over each other in row %d", other.x, w.x, w.row)
-			}
-		}
-	}
-	if len(words) < 5 {
-		t.Errorf("%d words of %d moments are left", len(words), len(c.moments))
 	}
 }

@@ -51,6 +51,17 @@ func Short(id string) string {
 	return id[:8] + "…" + id[len(id)-6:]
 }
 
+// StepName returns a step's path without the blocks around it, except its iteration: "[3] fetch"
+// for pages[3].fetch.
+func StepName(path string) string {
+	i := strings.LastIndexByte(path, '[')
+	if i < 0 {
+		return path
+	}
+	index, rest, _ := strings.Cut(path[i:], ".")
+	return strings.TrimSpace(index + " " + rest)
+}
+
 // Cut shortens a text to n characters.
 func Cut(n int, text any) string {
 	s := fmt.Sprint(text)

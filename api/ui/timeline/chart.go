@@ -1,4 +1,6 @@
-package ui
+// Package timeline draws the journal of a saga as an SVG: a lane for each step, with a bar for each
+// attempt and each wait.
+package timeline
 
 import (
 	"slices"
@@ -66,15 +68,15 @@ const (
 	maxBars   = 24 // bars on one lane
 )
 
-// nesting is the nesting of a definition's steps.
-type nesting struct {
+// Nesting is the nesting of a definition's steps.
+type Nesting struct {
 	depth map[string]int // by id
 	place map[string]int // index of a path in the saga's list of steps
 }
 
-// nestingOf returns the nesting; def and steps may be nil.
-func nestingOf(def *saga.Definition, steps []machine.StepView) nesting {
-	n := nesting{depth: map[string]int{}, place: make(map[string]int, len(steps))}
+// NestingOf returns the nesting of a saga's steps; def and steps may be nil.
+func NestingOf(def *saga.Definition, steps []machine.StepView) Nesting {
+	n := Nesting{depth: map[string]int{}, place: make(map[string]int, len(steps))}
 	var walk func(list []*saga.Step, depth int)
 	walk = func(list []*saga.Step, depth int) {
 		for _, s := range list {
@@ -96,8 +98,11 @@ func nestingOf(def *saga.Definition, steps []machine.StepView) nesting {
 	return n
 }
 
+// Depth returns how many blocks are around the step at a path.
+func (n Nesting) Depth(path string) int { return n.depth[saga.StepID(path)] }
+
 // chartOf returns the chart of a journal at a time. It omits data that cannot be read.
-func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *chart {
+func chartOf(records []journal.Record, in Nesting, now time.Time, over bool) *chart {
 	if len(records) == 0 {
 		return nil
 	}
@@ -120,14 +125,14 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 
 // read makes the lanes, without their bars. It reports whether the saga was undone, and when it
 // abandoned its waits.
-func (c *chart) read(records []journal.Record, in nesting) (back bool, given time.Time) {
+func (c *chart) read(records []journal.Record, in Nesting) (back bool, given time.Time) {
 	var reader history.Reader
 	lanes := map[history.Track]*lane{}
 	laneOf := func(t history.Track) *lane {
 		t.Check = false // status checks are on the lane of their step
 		l := lanes[t]
 		if l == nil {
-			l = &lane{path: t.Step, way: t.Way, depth: in.depth[saga.StepID(t.Step)], calm: true, final: back}
+			l = &lane{path: t.Step, way: t.Way, depth: in.Depth(t.Step), calm: true, final: back}
 			lanes[t] = l
 			if t.Way == journal.Undo {
 				c.undo = append(c.undo, l)
@@ -216,7 +221,7 @@ func fold(lanes []*lane, most int) []*lane {
 	if len(lanes) <= most {
 		return lanes
 	}
-	keep := kept(len(lanes), most, func(i int) bool { return !lanes[i].calm })
+	keep := Kept(len(lanes), most, func(i int) bool { return !lanes[i].calm })
 	var list []*lane
 	for i, l := range lanes {
 		switch last := len(list) - 1; {
@@ -232,9 +237,9 @@ func fold(lanes []*lane, most int) []*lane {
 	return list
 }
 
-// kept selects which of n items to show: a few at the beginning, more at the end, and in between
+// Kept selects which of n items to show: a few at the beginning, more at the end, and in between
 // the important ones, latest first.
-func kept(n, most int, important func(int) bool) []bool {
+func Kept(n, most int, important func(int) bool) []bool {
 	keep := make([]bool, n)
 	left := most
 	mark := func(i int) {

@@ -1,6 +1,7 @@
-package ui
+package timeline
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,7 +112,7 @@ func (b *builder) close(at time.Time) (any bool) {
 // gist describes an outcome in a few lines.
 func gist(d history.Outcome) (said []string) {
 	if d.StatusCode > 0 {
-		said = append(said, "HTTP "+itoa(d.StatusCode))
+		said = append(said, "HTTP "+strconv.Itoa(d.StatusCode))
 	}
 	if d.Error != nil {
 		said = append(said, format.Cut(160, d.Error.Error()))

@@ -1,4 +1,4 @@
-package ui
+package timeline
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,14 @@ func scripted(by map[string][]saga.Answer) func(machine.Send, time.Time) saga.An
 	}
 }
 
+// link links to the row of the first step, and searches for the others.
+func link(path string) string {
+	if path == "flight" {
+		return "#step-flight"
+	}
+	return "/sagas/s?step=" + url.QueryEscape(path) + "#step-" + url.PathEscape(path)
+}
+
 func approving(e saga.Entry) saga.Command {
 	if e.Kind == saga.InboxApproval {
 		return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ada", Trusted: true}
@@ -98,8 +107,8 @@ func TestTimelines(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := p.Records[len(p.Records)-1].At
-			c := chartOf(p.Records, nestingOf(p.Def, steps), last.Add(time.Hour), p.Machine.Status().Terminal())
-			svg := drawTimeline(c, stepLink("s", map[string]bool{"flight": true}))
+			c := chartOf(p.Records, NestingOf(p.Def, steps), last.Add(time.Hour), p.Machine.Status().Terminal())
+			svg := c.draw(link)
 			wellFormed(t, svg)
 			golden(t, tt.name+".svg", strings.ReplaceAll(string(svg), "><", ">\n<"))
 		})
@@ -169,7 +178,7 @@ func manySteps(n int) []journal.Record {
 func TestTimelineOfMany(t *testing.T) {
 	for _, tt := range []struct{ steps, lanes, doubts int }{{3, 3, 1}, {36, 36, 1}, {60, fewLanes, 1}, {300, fewLanes, 3}, {10_000, maxLanes, maxLanes / 2}} {
 		n := tt.steps
-		c := chartOf(manySteps(n), nestingOf(nil, nil), storytest.Begin.Add(time.Hour), false)
+		c := chartOf(manySteps(n), NestingOf(nil, nil), storytest.Begin.Add(time.Hour), false)
 		lanes, folded, doubts := 0, 0, 0
 		for _, l := range c.do {
 			if l.folded > 0 {
@@ -184,7 +193,7 @@ func TestTimelineOfMany(t *testing.T) {
 		if lanes != tt.lanes || lanes+folded != n || doubts < tt.doubts {
 			t.Errorf("%d steps: %d lanes, %d folded, %d of doubt; want %d lanes, %d of doubt", n, lanes, folded, doubts, tt.lanes, tt.doubts)
 		}
-		svg := drawTimeline(c, stepLink("s", nil))
+		svg := c.draw(link)
 		wellFormed(t, svg)
 		if len(svg) > 120_000 {
 			t.Errorf("%d steps: a picture of %d bytes", n, len(svg))
@@ -197,7 +206,7 @@ func BenchmarkTimeline(b *testing.B) {
 		records := manySteps(n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				drawTimeline(chartOf(records, nestingOf(nil, nil), storytest.Begin.Add(time.Hour), false), stepLink("s", nil))
+				chartOf(records, NestingOf(nil, nil), storytest.Begin.Add(time.Hour), false).draw(link)
 			}
 		})
 	}
@@ -212,8 +221,8 @@ func TestTimelineCuts(t *testing.T) {
 		{Seq: 3, At: at.Add(time.Second), Kind: journal.Outcome, Path: "one", Way: journal.Do, Attempt: 1, Class: journal.Transient, Node: "a", Data: json.RawMessage(`{"next":"retry","retry_at":"2026-11-22T10:00:00.000Z"}`)},
 		{Seq: 4, At: at.Add(24 * time.Hour), Kind: journal.Intent, Path: "one", Way: journal.Do, Attempt: 2, Node: "b", Data: json.RawMessage(`{}`)},
 	}
-	c := chartOf(records, nestingOf(nil, nil), at.Add(24*time.Hour+2*time.Second), false)
-	svg := string(drawTimeline(c, stepLink("s", nil)))
+	c := chartOf(records, NestingOf(nil, nil), at.Add(24*time.Hour+2*time.Second), false)
+	svg := string(c.draw(link))
 	for _, want := range []string{"1 d", "drawn shorter", "taken over", "for 2 s so far", "t-open", "waits until 2026-11-22 10:00:00.000 UTC"} {
 		if want == "1 d" {
 			want = format.Took(24*time.Hour - time.Second)
@@ -236,7 +245,7 @@ func TestTimelineOfACancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := chartOf(p.Records, nestingOf(p.Def, steps), p.Records[len(p.Records)-1].At, true)
+	c := chartOf(p.Records, NestingOf(p.Def, steps), p.Records[len(p.Records)-1].At, true)
 	cancelled := time.Time{}
 	for _, r := range p.Records {
 		if r.Kind == journal.Cancelled {
@@ -262,3 +271,31 @@ func TestTimelineOfACancel(t *testing.T) {
 }
 
 func (c *chart) axisX(at time.Time) int { return axisOf(c).x(at) }
+
+// Labels of moments that are close together do not overlap.
+func TestTimelineWords(t *testing.T) {
+	at := storytest.Begin
+	c := &chart{begin: at, end: at.Add(time.Second), do: []*lane{{path: "a"}}}
+	for _, ms := range []int{0, 5, 10, 400, 402, 998, 1000} {
+		c.moments = append(c.moments, moment{at.Add(time.Duration(ms) * time.Millisecond), "turns back", true})
+	}
+	line := &picture{chart: c, axis: axisOf(c)}
+	words := line.words()
+	const wide = 7 * len("turns back")
+	from := func(w word) int {
+		if w.left {
+			return w.x - wide
+		}
+		return w.x
+	}
+	for i, w := range words {
+		for _, other := range words[:i] {
+			if w.row == other.row && from(w) < from(other)+wide && from(other) < from(w)+wide {
+				t.Errorf("%d and %d lie over each other in row %d", other.x, w.x, w.row)
+			}
+		}
+	}
+	if len(words) < 5 {
+		t.Errorf("%d words of %d moments are left", len(words), len(c.moments))
+	}
+}

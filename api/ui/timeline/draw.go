@@ -1,12 +1,11 @@
-package ui
+package timeline
 
 import (
 	"fmt"
 	"html"
 	"html/template"
-	"net/url"
-	"strconv"
 	"strings"
+	"time"
 
 	"recourse/api/ui/format"
 	"recourse/journal"
@@ -26,10 +25,14 @@ const (
 	maxWords = 40
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
+// Draw returns the timeline of a journal at a time as an SVG; "" for a journal without steps. over
+// says that the saga has ended. link returns the URL for a step's bars.
+func Draw(records []journal.Record, in Nesting, now time.Time, over bool, link func(path string) string) template.HTML {
+	return chartOf(records, in, now, over).draw(link)
+}
 
-// timeline draws a chart.
-type timeline struct {
+// picture draws a chart.
+type picture struct {
 	*chart
 	axis *axis
 	link func(path string) string
@@ -37,13 +40,12 @@ type timeline struct {
 	y    int // y at which the next lane begins
 }
 
-// drawTimeline returns the chart as an SVG; "" for a chart without lanes. link returns the URL for
-// a step's bars.
-func drawTimeline(c *chart, link func(path string) string) template.HTML {
+// draw returns the chart as an SVG; "" for a chart without lanes.
+func (c *chart) draw(link func(string) string) template.HTML {
 	if c == nil || len(c.do) == 0 {
 		return ""
 	}
-	t := &timeline{chart: c, axis: axisOf(c), link: link, y: axisHigh}
+	t := &picture{chart: c, axis: axisOf(c), link: link, y: axisHigh}
 	words := t.words()
 	for _, w := range words {
 		t.y = max(t.y, axisHigh+w.row*wordHigh)
@@ -74,7 +76,7 @@ const patterns = `<defs>` +
 	`</defs>`
 
 // label describes the picture as text.
-func (t *timeline) label() string {
+func (t *picture) label() string {
 	steps := 0
 	for _, l := range t.do {
 		steps += max(l.folded, 1)
@@ -90,14 +92,14 @@ func (t *timeline) label() string {
 	return text + " in " + format.Took(t.end.Sub(t.begin)) + ". The text below has the same content."
 }
 
-func (t *timeline) lanes(list []*lane) {
+func (t *picture) lanes(list []*lane) {
 	for _, l := range list {
 		t.lane(l)
 		t.y += rowHigh
 	}
 }
 
-func (t *timeline) lane(l *lane) {
+func (t *picture) lane(l *lane) {
 	indent := 10 * min(l.depth, 6)
 	if l.folded > 0 {
 		text := format.Plural(l.folded, "more step", "more steps")
@@ -107,7 +109,10 @@ func (t *timeline) lane(l *lane) {
 		fmt.Fprintf(&t.b, `<text class="t-more" x="%d" y="%d">… %s</text>`, 8+indent, t.y+16, text)
 		return
 	}
-	name := laneName(l)
+	name := format.StepName(l.path)
+	if l.way == journal.Undo {
+		name = "↺ " + name
+	}
 	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
 		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(format.Cut(25-indent/6, name)))
 	fmt.Fprintf(&t.b, `<line class="t-rule" x1="%d" x2="%d" y1="%d" y2="%d"/>`, labels, right, t.y+rowHigh-1, t.y+rowHigh-1)
@@ -124,21 +129,8 @@ func (t *timeline) lane(l *lane) {
 	}
 }
 
-// laneName returns a path without the blocks whose lanes are above: "[3] fetch" for pages[3].fetch.
-func laneName(l *lane) string {
-	name := l.path
-	if i := strings.LastIndexByte(name, '['); i >= 0 {
-		index, rest, _ := strings.Cut(name[i:], ".")
-		name = strings.TrimSpace(index + " " + rest)
-	}
-	if l.way == journal.Undo {
-		name = "↺ " + name
-	}
-	return name
-}
-
 // bar draws a bar, to the right of an edge, and returns the new edge.
-func (t *timeline) bar(l *lane, one bar, edge int) int {
+func (t *picture) bar(l *lane, one bar, edge int) int {
 	x, to := t.axis.x(one.from), t.axis.x(one.to)
 	high, wide := barHigh, to-x
 	thin := one.thin()
@@ -203,7 +195,7 @@ func barMark(one bar, way journal.Way) string {
 }
 
 // title returns the tooltip of a bar.
-func (t *timeline) title(l *lane, one bar) string {
+func (t *picture) title(l *lane, one bar) string {
 	head := l.path
 	if l.way == journal.Undo {
 		head = "undo of " + head
@@ -228,13 +220,13 @@ func (t *timeline) title(l *lane, one bar) string {
 }
 
 // turn draws the line above the compensations.
-func (t *timeline) turn() {
+func (t *picture) turn() {
 	fmt.Fprintf(&t.b, `<line class="t-turn" x1="0" x2="%d" y1="%d" y2="%d"/><text class="t-word t-back" x="8" y="%d">undone, the latest first</text>`, width, t.y+3, t.y+3, t.y+17)
 	t.y += 24
 }
 
 // scale draws the axis, and marks shortened intervals.
-func (t *timeline) scale(high int) {
+func (t *picture) scale(high int) {
 	last := -tickWide
 	for _, s := range t.axis.steps {
 		if s.x-last >= tickWide && s.x <= right-24 {
@@ -258,7 +250,7 @@ type word struct {
 
 // words places the labels of moments in two rows: one that would overlap the label before goes to
 // the second row. A label without room is omitted; the story has it.
-func (t *timeline) words() (list []word) {
+func (t *picture) words() (list []word) {
 	var edges [2]int
 	for _, m := range t.moments {
 		w := word{moment: m, x: t.axis.x(m.at)}
@@ -280,7 +272,7 @@ func (t *timeline) words() (list []word) {
 }
 
 // marks draws the labels and their lines over the lanes.
-func (t *timeline) marks(words []word, high int) {
+func (t *picture) marks(words []word, high int) {
 	for _, w := range words {
 		class, y := "t-moment", 29+w.row*wordHigh
 		if w.bad {
@@ -294,21 +286,4 @@ func (t *timeline) marks(words []word, high int) {
 		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="%d" y2="%d"/>`, text, format.Clock(w.at), class, w.x, w.x, y-7, high)
 		fmt.Fprintf(&t.b, `<text class="t-word %s" x="%d" y="%d" text-anchor="%s">%s</text></g>`, class, at, y, anchor, text)
 	}
-}
-
-// stepLink returns the link to a step on the page: to its row if it is listed, otherwise to a
-// search for it.
-func stepLink(id string, listed map[string]bool) func(string) string {
-	return func(p string) string {
-		anchor := "#step-" + url.PathEscape(p)
-		if listed[p] {
-			return anchor
-		}
-		return path("sagas", id) + "?step=" + url.QueryEscape(p) + anchor
-	}
-}
-
-// timeline draws the saga's timeline at the present time.
-func (d *sagaPage) timeline(link func(string) string) template.HTML {
-	return drawTimeline(chartOf(d.Records, nestingOf(d.Def, d.Steps), d.now, d.ended()), link)
 }
