@@ -74,8 +74,8 @@ Perform: the driver sends the request at most once, and returns one Answered, wh
 Immediately before it sends, the node's lease must be valid, its id must be Perform.Node, and the
 [Permit], which the lane revokes when it gives up the saga, must be valid. If the id has changed or
 the permit was revoked, the driver drops the request without an Answered: another node may own the
-saga. While a request waits to be sent, or its response
-is still arriving, the driver reports it with Waits, or the lane takes it for lost.
+saga. While a request waits to be sent, or its response is still arriving, the driver reports it with
+Waits, or the lane takes it for lost.
 
 Lease: the lane writes only between Leased and LeaseLost. The driver claims sagas only after every
 lane has received Leased, and Loaded.Node is the node that claimed the saga. When the lease is lost,
@@ -87,8 +87,8 @@ Freed. Responses and messages are therefore bounded until their outcome is durab
 Time: the driver sends Tick when [Lane.Alarm] is due. An additional Tick has no effect. It sends
 Watch at a regular interval of some seconds: a saga that twelve Watches in a row find stalled is read
 again from its journal, so a lost event cannot stop a saga forever. It sends Owned now and then, to
-find strangers: sagas that the store lists as this node's and that the lane does not run. For each
-Estranged, it reads the saga's row, and sends Stranger if the row still names this node.
+find unheld sagas: those that the store lists as this node's and that the lane does not run. For each
+FoundUnheld, it reads the saga's row, and sends Unheld if the row still names this node.
 
 Shutdown: after Drain the lane starts nothing, and releases each saga when its attempts have ended.
 The driver may stop when [Lane.Len] is 0.

@@ -67,7 +67,7 @@ func New(cfg Config) *Metrics {
 	m.attemptSeconds = m.histogram("attempt_seconds", "Time from an attempt's intent to its outcome.", forAttempts, "kind", "class")
 	m.retries = m.counter("retries_total", "Attempts after the first of their step or compensation.", "definition", "kind")
 	m.doubts = m.counter("in_doubt_total", "Steps and compensations that came into doubt.", "definition")
-	m.settled = m.counter("in_doubt_settled_total", "Doubts that ended, by what settled them: a response, a status check or a person; none if the saga ended with the doubt.", "definition", "by")
+	m.settled = m.counter("in_doubt_settled_total", "Doubts that ended, by what resolved them: a response, a status check or a person; none if the saga ended with the doubt.", "definition", "by")
 	m.compensations = m.counter("compensations_total", "Compensations by result; one that was stuck may still be undone later.", "definition", "result")
 	m.refusals = m.counter("budget_refusals_total", "Steps that failed because the budget did not cover them.", "definition")
 	m.spent = m.counter("cost_total", "Amount that sagas have spent, in the currency.", "definition", "currency")

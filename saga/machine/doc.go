@@ -113,12 +113,12 @@ failed without effect and may be retried (transient); the credentials were rejec
 in doubt, because nobody knows whether the request took effect. A timeout, a lost connection and a
 crash are doubts, unless the request only reads.
 
-Doubt is sticky. If an earlier attempt is in doubt, a later refusal does not settle it, because the
+Doubt is sticky. If an earlier attempt is in doubt, a later refusal does not resolve it, because the
 earlier request may still have taken effect. Only success, a conclusive status check or a person
-settles it. The step's policy ([saga.InDoubt]) says what to do until then: send the same request with the
+resolves it. The step's policy ([saga.InDoubt]) says what to do until then: send the same request with the
 same key again, as long as the remote service remembers the key; ask the remote service with a status
 check; ask a person; or end the step in doubt. The cost of an attempt in doubt stays reserved until
-the doubt is settled.
+the doubt is resolved.
 
 A step may be the pivot: after it has succeeded, the saga is not undone. A later step that fails
 waits for a person instead.
@@ -126,7 +126,7 @@ waits for a person instead.
 # Undoing
 
 A saga fails because a step failed, its timeout passed, its budget is exhausted, or a person cancelled
-it. It then waits until no attempt is in flight, and until every doubt is settled that a compensation
+it. It then waits until no attempt is in flight, and until every doubt is resolved that a compensation
 depends on. The record compensating then fixes the plan: the paths of the steps to undo, in the
 reverse order of their first records, with the exceptions that definitions declare ([saga.Order]). Steps
 that had or may have had an effect and are not in the plan are listed as residual, with the reason.
