@@ -19,7 +19,7 @@ RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash; then stay up
+run: ## run the demo: sagas that succeed, fail, are undone, and survive a crash; then the server stays up
 	@$(MAKE) --no-print-directory build
 	@$(BIN) demo
 
@@ -37,7 +37,7 @@ endef
 # Without -trimpath, so that go run, go vet and go test find the same packages in the cache. -s
 # leaves out the symbol table and DWARF, which debuggers need; stack traces and profiles stay as
 # they are.
-build: ## build bin/recourse, and bin/world for playing with it
+build: ## build bin/recourse, and bin/world, the mock services
 	@$(GO) build -v -ldflags=-s -o bin/ $(PROGRAMS) 2>&1 | { $(PROGRESS); }; exit $${PIPESTATUS[0]}
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
@@ -60,7 +60,7 @@ SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./j
 test-short: ## run the tests of SHORT, without -race: the core and the checks of the code's structure
 	$(GO) test -vet=off $(SHORT)
 
-check: vet test-short ## what to run before each commit
+check: vet test-short ## run this before each commit: vet and test-short
 
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
@@ -73,7 +73,7 @@ MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./jo
 # take a day.
 MUTATED_OF_API := auth guard commands approve resolve
 NOT_OF_API = $(patsubst api/%,-E ^%,$(filter-out $(MUTATED_OF_API:%=api/%.go) api/%_test.go,$(wildcard api/*.go)))
-mutation: ## change the code of MUTATED in small ways; list the changes that no test notices
+mutation: ## make small changes to the code of MUTATED, and list those that no test detects
 	$(GO) -C internal/mutation build -o $(CURDIR)/bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	@for p in $(MUTATED); do echo "$$p"; [ $$p = ./api ] && not="$(NOT_OF_API)" || not=; \
 	  $(PG) bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 20 --invert-logical --invert-loopctrl --invert-negatives --output-statuses lct -E / $$not $$p || exit 1; done
@@ -87,7 +87,7 @@ vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy
 	$(GO) mod tidy -diff
 
 PROVE_SEEDS ?= 100000
-prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI runs a smaller one
+prove: ## the full check of the promises: sim, mutants, crash and fuzz; CI runs a smaller one
 	$(MAKE) --no-print-directory sim SEEDS=$(PROVE_SEEDS)
 	$(MAKE) --no-print-directory mutants
 	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga/machine
@@ -108,7 +108,7 @@ ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 
 IMAGE ?= recourse
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
-container: ## an image IMAGE of the program alone, with buildah, whose version is shown by running it
+container: ## build the container image IMAGE with buildah, and run it once to print its version
 	rm -rf bin/container && mkdir -p bin/container/state
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/container/ ./cmd/recourse
 	cp $(CERTIFICATES) bin/container/ca-certificates.crt
@@ -116,26 +116,26 @@ container: ## an image IMAGE of the program alone, with buildah, whose version i
 	c=$$(buildah from $(IMAGE)) && buildah run --isolation chroot $$c -- /usr/local/bin/recourse version; \
 	  status=$$?; buildah rm $$c >/dev/null; exit $$status
 
-examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
+examples: ## run the definitions of examples/ with the real program and with faults, one of them with twenty kills; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/test/examples
 
 FUZZTIME ?= 30s
-fuzz: ## each fuzz target for FUZZTIME, two at a time
+fuzz: ## run each fuzz target for FUZZTIME, two at a time
 	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r f; do \
 	  sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$$(dirname $$f) \1|p" $$f; \
 	done | xargs -P 2 -L 1 sh -c 'out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s -parallel 1 $$0 2>&1) && echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1 failed:"; echo "$$out"; exit 255; }'
 
-bench: build ## what a saga costs beside the requests that it makes, on SQLite and on Postgres, both with fsync
+bench: build ## measure what a saga costs in addition to its requests, on SQLite and on Postgres, both with fsync
 	$(BIN) bench
 	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
 
 WORKLOADS ?= wide start long parked recover list overload
-bench-scale: build ## the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, overload; on SQLite and on Postgres
+bench-scale: build ## measure the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, overload; on SQLite and on Postgres
 	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
 	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
 	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'
 
-bench-steps: ## cost per step of a saga of 100 steps and of 10,000
+bench-steps: ## measure the cost per step of a saga with 100 steps and with 10,000
 	$(GO) test -run '^$$' -bench PerStep -benchtime 5x ./engine
 
 SEEDS ?= 2000
@@ -144,12 +144,12 @@ sim: ## simulate SEEDS runs from seed START, with crashes and faults
 	$(GO) run ./internal/test/sim/run -seeds $(SEEDS) -start $(START)
 
 SAMPLE ?= 200
-mutants: ## switch on one deliberate bug after the other; the simulator must notice each; SAMPLE seeds give the rate
+mutants: ## switch on one deliberate bug after another; the simulator must detect each; SAMPLE seeds give the rate
 	$(GO) run ./internal/test/mutant/overlay bin/_mutants
 	$(GO) run -overlay bin/_mutants/overlay.json ./internal/test/sim/mutants -sample $(SAMPLE)
 
 HOURS ?= 2
-soak: ## the same layers for HOURS, with other seeds each time; stops at the first failure
+soak: ## repeat the checks for HOURS, with new seeds each time; stops at the first failure
 	@end=$$(($$(date +%s) + $(HOURS) * 3600)); start=$$(date +%s)0000; \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  $(MAKE) --no-print-directory sim SEEDS=200000 START=$$start || exit 1; start=$$((start + 200000)); \
@@ -160,7 +160,7 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \
 	done
 
-pictures: ## take the pictures of docs again, of the demo's page in a real browser
+pictures: ## take the screenshots of docs again, from the demo in a real browser
 	@mkdir -p docs/images && rm -f docs/images/*.png
 	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/test/browser
 
@@ -178,5 +178,5 @@ module-path: ## rename the module to MODULE, a path that go get can fetch: MODUL
 fmt: ## gofmt everything
 	gofmt -w $$(git ls-files '*.go')
 
-clean: ## remove what building left
+clean: ## delete build output
 	rm -rf bin
