@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"recourse/api/ui/format"
 	"recourse/saga"
 )
 
@@ -121,7 +122,7 @@ func (v *request) version(of string) (definitionView, error) {
 
 // numbered returns a document's lines with their findings.
 func numbered(source string, errors, warnings []saga.Finding) []listingLine {
-	list := splitLines(source)
+	list := format.Lines(source)
 	lines := make([]listingLine, len(list))
 	for i, text := range list {
 		lines[i] = listingLine{N: i + 1, Text: text}

@@ -1,12 +1,16 @@
 package ui
 
-import "net/url"
+import (
+	"net/url"
+
+	"recourse/api/ui/diff"
+)
 
 // diffView is the difference between two versions.
 type diffView struct {
 	Name     string
 	From, To document
-	Lines    []diffLine
+	Lines    []diff.Line
 	Versions []document
 }
 
@@ -28,6 +32,6 @@ func showDiff(v *request) error {
 	if page.Versions, _, err = v.versions("definitions", name); err != nil {
 		return err
 	}
-	page.Lines = diff(page.From.Source, page.To.Source)
+	page.Lines = diff.Lines(page.From.Source, page.To.Source)
 	return v.render("definition-diff", name+" "+page.From.Version+" → "+page.To.Version, page)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
 	"recourse/saga"
 )
@@ -100,11 +101,11 @@ func (f entryForms) Problem() *problem {
 
 // Changed returns the difference between the content that the user saw and the present one, if the
 // decision was refused as stale; otherwise nil.
-func (f entryForms) Changed() []diffLine {
+func (f entryForms) Changed() []diff.Line {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
 	}
-	return diff(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Shown))
+	return diff.Lines(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Shown))
 }
 
 // Fields returns the fields for an approval's data, with the values from the refused form.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"recourse/api/ui/diff"
 	"recourse/saga"
 )
 
@@ -23,7 +24,7 @@ type publishView struct {
 	Errors   []saga.Finding
 	Warnings []saga.Finding
 	Lines    []listingLine
-	Changes  []diffLine // from the newest version to this text
+	Changes  []diff.Line // from the newest version to this text
 	Archived bool
 }
 
@@ -69,7 +70,7 @@ func publish(v *request) error {
 	}
 	if page.Name != "" {
 		if d, _, err := v.document(page.of(), page.Name, ""); err == nil {
-			page.Changes, page.Archived = diff(d.Source, page.Source), d.Archived
+			page.Changes, page.Archived = diff.Lines(d.Source, page.Source), d.Archived
 		}
 	}
 	if form.Get("do") != "publish" || len(page.Errors) > 0 {
@@ -154,7 +155,7 @@ func (v *request) outrun(page *publishView, name string) error {
 		title = d.Version + " was published in the meantime"
 	}
 	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": correct it, or publish it anyway."}
-	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff(d.Source, page.Source)
+	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff.Lines(d.Source, page.Source)
 	return v.renderAs(http.StatusPreconditionFailed, "definition-publish", page.title(), page)
 }
 

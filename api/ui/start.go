@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/ui/format"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -145,7 +146,7 @@ func (p *startView) request(plan bool) (body []byte, ok bool) {
 		Labels     map[string]string `json:"labels,omitempty"`
 		Stubs      json.RawMessage   `json:"stubs,omitempty"`
 	}{Definition: p.Name, Version: p.Version, Input: input, Budget: strings.TrimSpace(p.Budget), Labels: map[string]string{}}
-	for _, l := range splitLines(p.Labels) {
+	for _, l := range format.Lines(p.Labels) {
 		if name, value, found := strings.Cut(l, "="); found {
 			req.Labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		} else if strings.TrimSpace(l) != "" {

@@ -1,4 +1,4 @@
-// Package format writes values for the page: statuses, durations, amounts, JSON.
+// Package format writes values for the page: statuses, durations, amounts, JSON, lines of text.
 package format
 
 import (
@@ -123,3 +123,12 @@ func Offset(d time.Duration) string {
 
 // Clock formats a time for titles.
 func Clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000") + " UTC" }
+
+// Lines splits a text into lines; a line break at its end adds no empty line.
+func Lines(text string) []string {
+	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}

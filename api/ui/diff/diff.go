@@ -1,13 +1,12 @@
-package ui
+// Package diff compares texts line by line.
+package diff
 
 import (
-	"strings"
-
 	"recourse/api/ui/format"
 )
 
-// diffLine is a line of a diff: unchanged (" "), removed ("-") or added ("+").
-type diffLine struct {
+// Line is a line of a diff: unchanged (" "), removed ("-") or added ("+").
+type Line struct {
 	Mark     string
 	Text     string
 	Old, New int // line numbers; 0 if the text does not have the line
@@ -23,10 +22,10 @@ const (
 	around    = 3 // unchanged lines around a change
 )
 
-// diff compares two texts line by line, by their longest common subsequence. It returns nil if they
+// Lines compares two texts line by line, by their longest common subsequence. It returns nil if they
 // are equal.
-func diff(old, new string) []diffLine {
-	a, b := splitLines(old), splitLines(new)
+func Lines(old, new string) []Line {
+	a, b := format.Lines(old), format.Lines(new)
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -49,22 +48,13 @@ func diff(old, new string) []diffLine {
 	return onlyNear(d.lines)
 }
 
-// splitLines splits a text into lines; a line break at its end adds no empty line.
-func splitLines(text string) []string {
-	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, "\n")
-}
-
 type differ struct {
-	lines    []diffLine
+	lines    []Line
 	old, new int
 }
 
 func (d *differ) add(mark, text string) {
-	l := diffLine{Mark: mark, Text: text}
+	l := Line{Mark: mark, Text: text}
 	if mark != "+" {
 		d.old++
 		l.Old = d.old
@@ -115,7 +105,7 @@ func (d *differ) middle(a, b []string) {
 }
 
 // onlyNear omits unchanged lines that are far from a change.
-func onlyNear(lines []diffLine) []diffLine {
+func onlyNear(lines []Line) []Line {
 	keep := make([]bool, len(lines))
 	for i, l := range lines {
 		if l.Mark == " " {
@@ -125,7 +115,7 @@ func onlyNear(lines []diffLine) []diffLine {
 			keep[k] = true
 		}
 	}
-	var out []diffLine
+	var out []Line
 	for i := 0; i < len(lines); i++ {
 		if keep[i] {
 			out = append(out, lines[i])
@@ -139,7 +129,7 @@ func onlyNear(lines []diffLine) []diffLine {
 			out = append(out, lines[i])
 			continue
 		}
-		out = append(out, diffLine{Mark: skipMark, Text: format.Plural(i-from+1, "line is", "lines are") + " the same"})
+		out = append(out, Line{Mark: skipMark, Text: format.Plural(i-from+1, "line is", "lines are") + " the same"})
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package ui
+package diff
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, l := range diff(tt.old, tt.new) {
+			for _, l := range Lines(tt.old, tt.new) {
 				got = append(got, fmt.Sprintf("%s%d:%d %s", l.Mark, l.Old, l.New, l.Text))
 			}
 			if d := cmp.Diff(tt.want, got); d != "" {
@@ -58,7 +58,7 @@ func TestDiffIsComplete(t *testing.T) {
 		{long("a", 3000) + "m\n", long("b", 3000) + "n\n"},
 	} {
 		var old, new strings.Builder
-		for _, l := range diff(pair[0], pair[1]) {
+		for _, l := range Lines(pair[0], pair[1]) {
 			if l.Mark == skipMark {
 				t.Fatalf("a line that is left out: %v", l)
 			}
