@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/outline"
 	"recourse/saga"
 	"recourse/saga/expr"
 	"recourse/saga/history"
@@ -68,7 +69,8 @@ func (v *request) verification(e entry, of *machine.View) *check {
 			return &c
 		}
 	}
-	c.Request = strings.ReplaceAll(outlineOf(def.Source).steps[step.ID].verify, "${key}", e.Key)
+	written := outline.Of(def.Source)
+	c.Request = strings.ReplaceAll(written.Step(step.ID).Check, "${key}", e.Key)
 	if c.Request == "" {
 		return nil
 	}

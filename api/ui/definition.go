@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/graph"
 	"recourse/saga"
 )
 
@@ -23,7 +24,7 @@ type definitionView struct {
 	Facts    []fact
 	Triggers []fact
 	Efforts  []effort
-	Graph    drawing
+	Graph    graph.Drawing
 	Action   bool   // it is an action
 	Self     string // the page's URL
 }
@@ -81,7 +82,7 @@ func showDefinition(v *request) error {
 		return err
 	}
 	page.About, page.Facts, page.Triggers, page.Efforts = def.Description, factsOf(def), triggersOf(def), effortsOf(def)
-	page.Graph = draw(def, outlineOf(def.Source))
+	page.Graph = graph.Draw(def)
 	return v.render("definition", page.Name, page)
 }
 

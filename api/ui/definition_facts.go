@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/graph"
 	"recourse/retry"
 	"recourse/saga"
 )
@@ -96,7 +97,7 @@ func effortsOf(def *saga.Definition) []effort {
 	walk = func(steps []*saga.Step) {
 		for _, s := range steps {
 			if _, ok := s.Body.(saga.Call); ok && len(list) < mostEfforts {
-				e := effort{Path: s.ID, Kind: kindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
+				e := effort{Path: s.ID, Kind: graph.KindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
 				if s.Timeout > 0 {
 					e.Timeout = format.Took(s.Timeout)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/outline"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -81,8 +82,8 @@ func (v *request) startForm(version string) (*startView, error) {
 	case err != nil:
 		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot run the definition", Detail: "start the saga on a server with the release that published it"}
 	}
-	o := outlineOf(def.Source)
-	page.Fields = formOf(dsl.Document(def.Input), "/input", o.order)
+	o := outline.Of(def.Source)
+	page.Fields = formOf(dsl.Document(def.Input), "/input", o.Order)
 	page.Own = limitsOf(def.Budget)
 	page.Key, err = newKey()
 	return page, err

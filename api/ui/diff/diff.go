@@ -22,8 +22,8 @@ const (
 	around    = 3 // unchanged lines around a change
 )
 
-// Lines compares two texts line by line, by their longest common subsequence. It returns nil if they
-// are equal.
+// Lines compares two texts line by line, by their longest common subsequence. It returns nil if
+// they are equal.
 func Lines(old, new string) []Line {
 	a, b := format.Lines(old), format.Lines(new)
 	head := 0

@@ -1,13 +1,13 @@
-package ui
+package graph
 
 import (
 	"fmt"
 	"strconv"
 )
 
-// drawing is a definition's graph for the template: an SVG of boxes, arrows and texts, in whole
+// Drawing is a definition's graph for the template: an SVG of boxes, arrows and texts, in whole
 // pixels.
-type drawing struct {
+type Drawing struct {
 	Width, Height int
 	Boxes         []box
 	Arrows        []arrow
@@ -48,7 +48,7 @@ type rule struct{ X, Y, W int }
 func (r rule) End() int { return r.X + r.W }
 
 // StepCount returns "9 steps", for the drawing's title.
-func (d drawing) StepCount() string {
+func (d Drawing) StepCount() string {
 	n := 0
 	for _, b := range d.Boxes {
 		if b.ID != "" {

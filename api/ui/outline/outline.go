@@ -1,4 +1,5 @@
-package ui
+// Package outline reads how a definition is written, which its compiled form does not keep.
+package outline
 
 import (
 	"slices"
@@ -7,26 +8,27 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// outline contains parts of a definition's text that its compiled form does not keep: how its steps
+// Outline contains parts of a definition's text that its compiled form does not keep: how its steps
 // are written, and the order of its input's fields. It is empty if the text cannot be read.
-type outline struct {
-	steps map[string]wording // by step id
+type Outline struct {
+	steps map[string]Wording // by step id
 	input *yaml.Node         // input or input_schema; nil for neither
 }
 
-// wording is a short form of a step's text.
-type wording struct {
-	text     string   // the value of its kind: "POST ${vars.pay}/charges"
-	undo     string   // the value of its compensation's kind
-	verify   string   // the value of its status check's kind
-	branches []string // conditions of a switch, "" for a last one without
+// Wording is a short form of a step's text.
+type Wording struct {
+	Text     string   // the value of its kind: "POST ${vars.pay}/charges"
+	Undo     string   // the value of its compensation's kind
+	Check    string   // the value of its status check's kind
+	Branches []string // conditions of a switch, "" for a last one without
 }
 
 // bodies are the keys whose value describes a step, a compensation or a status check.
 var bodies = []string{"http", "llm", "task", "use", "run", "emit", "signal", "sleep", "approval", "foreach", "repeat", "fail"}
 
-func outlineOf(source []byte) outline {
-	o := outline{steps: map[string]wording{}}
+// Of reads the text of a definition.
+func Of(source []byte) Outline {
+	o := Outline{steps: map[string]Wording{}}
 	var doc yaml.Node
 	if yaml.Unmarshal(source, &doc) != nil || len(doc.Content) != 1 {
 		return o
@@ -42,7 +44,7 @@ func outlineOf(source []byte) outline {
 }
 
 // walk reads a list of steps, with nested ones.
-func (o *outline) walk(list *yaml.Node) {
+func (o *Outline) walk(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
 	}
@@ -51,10 +53,10 @@ func (o *outline) walk(list *yaml.Node) {
 		if id == nil {
 			continue
 		}
-		g := wording{text: written(step), undo: written(under(step, "compensate")), verify: written(under(under(step, "in_doubt"), "verify"))}
+		g := Wording{Text: written(step), Undo: written(under(step, "compensate")), Check: written(under(under(step, "in_doubt"), "verify"))}
 		if branches := under(step, "switch"); branches != nil {
 			for _, b := range branches.Content {
-				g.branches = append(g.branches, text(under(b, "when")))
+				g.Branches = append(g.Branches, text(under(b, "when")))
 				o.walk(under(b, "steps"))
 			}
 		}
@@ -117,8 +119,11 @@ func text(n *yaml.Node) string {
 
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// order sorts the names of an object's fields in the order of the text; path leads to the object.
-func (o *outline) order(names []string, path ...string) {
+// Step returns how a step is written, by its id.
+func (o *Outline) Step(id string) Wording { return o.steps[id] }
+
+// Order sorts the names of an object's fields in the order of the text; path leads to the object.
+func (o *Outline) Order(names []string, path ...string) {
 	n := o.input
 	for _, name := range path {
 		if p := under(n, "properties"); p != nil {

@@ -1,9 +1,11 @@
-package ui
+// Package graph lays out the graph of a definition, which a template draws.
+package graph
 
 import (
 	"unicode/utf8"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/outline"
 	"recourse/saga"
 )
 
@@ -25,14 +27,14 @@ const mostDrawn = 400
 
 // artist lays a definition out.
 type artist struct {
-	drawing
-	outline outline
+	Drawing
+	outline outline.Outline
 	drawn   int
 }
 
-// draw lays out the graph of a definition.
-func draw(def *saga.Definition, o outline) drawing {
-	a := &artist{outline: o}
+// Draw lays out the graph of a definition.
+func Draw(def *saga.Definition) Drawing {
+	a := &artist{outline: outline.Of(def.Source)}
 	w, h := a.list(def.Steps, pad, pad)
 	if len(def.Finally) > 0 {
 		y := pad + h + gap
@@ -42,7 +44,7 @@ func draw(def *saga.Definition, o outline) drawing {
 	}
 	a.Left = len(def.ByID) - a.drawn
 	a.Width, a.Height = w+2*pad, h+2*pad
-	return a.drawing
+	return a.Drawing
 }
 
 func (a *artist) words(x, y int, class, text string) {
@@ -110,14 +112,14 @@ func count(steps []*saga.Step) int {
 // step draws a step and its nested steps.
 func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
 	a.drawn++
-	g := a.outline.steps[s.ID]
-	b := box{X: x, Y: y, W: stepWidth, H: stepHeight, Class: "step", ID: s.ID, Kind: kindOf(s), Line: s.Line, Title: s.ID + ": " + kindOf(s) + " " + g.text}
+	g := a.outline.Step(s.ID)
+	b := box{X: x, Y: y, W: stepWidth, H: stepHeight, Class: "step", ID: s.ID, Kind: KindOf(s), Line: s.Line, Title: s.ID + ": " + KindOf(s) + " " + g.Text}
 	if s.Pivot {
 		b.Class += " is-pivot"
 	}
 	b.Rows = append(b.Rows, words{x + 12, y + 19, "id", clipTo(stepWidth-24-charWidth*(utf8.RuneCountInString(b.Kind)+2), s.ID)},
 		words{x + stepWidth - 12, y + 19, "kind", b.Kind})
-	about := g.text
+	about := g.Text
 	if s.When != nil {
 		about = "when " + s.When.Source()
 		b.Title += ", when " + s.When.Source()
@@ -149,13 +151,13 @@ func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
 
 // inside draws the lists of a block: up to three parallel ones next to each other, others below
 // each other.
-func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
+func (a *artist) inside(block saga.Block, g outline.Wording, x, y int) (w, h int) {
 	lists := block.Lists()
 	labels := make([]string, len(lists))
 	for i := range lists {
-		if i < len(g.branches) {
-			labels[i] = "when " + g.branches[i]
-			if g.branches[i] == "" {
+		if i < len(g.Branches) {
+			labels[i] = "when " + g.Branches[i]
+			if g.Branches[i] == "" {
 				labels[i] = "otherwise"
 			}
 		}
@@ -188,10 +190,10 @@ func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
 // undoing goes up.
 func (a *artist) undo(s *saga.Step, x, y, last int) int {
 	c := s.Compensate
-	g := a.outline.steps[s.ID]
-	b := box{X: x, Y: y + 4, W: undoWidth, H: stepHeight - 8, Class: "undo", Title: "undoes " + s.ID + ": " + c.Kind + " " + g.undo}
+	g := a.outline.Step(s.ID)
+	b := box{X: x, Y: y + 4, W: undoWidth, H: stepHeight - 8, Class: "undo", Title: "undoes " + s.ID + ": " + c.Kind + " " + g.Undo}
 	b.Rows = append(b.Rows, words{b.X + 10, b.Y + 16, "id", "↺ undo"}, words{b.X + undoWidth - 10, b.Y + 16, "kind", c.Kind})
-	about := g.undo
+	about := g.Undo
 	switch c.Order {
 	case saga.First:
 		about = "first of all"
@@ -218,8 +220,8 @@ func (a *artist) down(x, from, to int) {
 	a.Arrows = append(a.Arrows, arrow{Class: "go", Points: points(x, from, x, to-2), Head: head(x, to-1, 'd')})
 }
 
-// kindOf returns a step's kind, or its action.
-func kindOf(s *saga.Step) string {
+// KindOf returns a step's kind, or its action.
+func KindOf(s *saga.Step) string {
 	if s.Use != nil {
 		return "use " + s.Use.String()
 	}
