@@ -1,4 +1,4 @@
-// Package demo has the command that plays five sagas with mock services, kills the server in
+// Package demo has the command that runs five sagas with mock services, kills the server in
 // one of them, and checks the ledger of the services at the end.
 package demo
 
@@ -131,7 +131,7 @@ func (d *player) up() error {
 		return err
 	}
 	d.Printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.URL, d.world.PID())
-	d.Printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.URL, d.server.PID())
+	d.Printf("recourse on %s (process %d). Five sagas, each with the story of its journal:\n", d.server.URL, d.server.PID())
 	return nil
 }
 
