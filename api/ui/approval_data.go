@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"recourse/api/ui/controls"
 	"recourse/saga"
 )
 
@@ -26,9 +27,9 @@ func (v *request) data(id, step string) (json.RawMessage, error) {
 			if len(e.Form) == 0 {
 				return nil, nil
 			}
-			fields := formOf(e.Form, dataAt, nil)
-			fill(fields, v.posted())
-			doc, ok := documentOf(fields)
+			fields := controls.Of(e.Form, dataAt, nil)
+			controls.Fill(fields, v.posted())
+			doc, ok := controls.Document(fields)
 			if !ok {
 				return nil, &problem{Status: http.StatusUnprocessableEntity, Title: "This is not JSON", Detail: "fix the marked fields; nothing was decided"}
 			}

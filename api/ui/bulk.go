@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/ui/controls"
 	"recourse/saga"
 )
 
@@ -155,7 +156,7 @@ func confirmBulk(v *request) error {
 			why = "it is of another kind or definition than the first"
 		case e.Path == "" || forms.Budget():
 			why = "it needs a decision of its own"
-		case slices.ContainsFunc(forms.Fields(), func(f *control) bool { return f.Required }):
+		case slices.ContainsFunc(forms.Fields(), func(f *controls.Control) bool { return f.Required }):
 			why = "its approval needs data of its own"
 		}
 		if why != "" {

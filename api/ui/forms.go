@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/ui/controls"
 	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
 	"recourse/saga"
@@ -109,15 +110,15 @@ func (f entryForms) Changed() []diff.Line {
 }
 
 // Fields returns the fields for an approval's data, with the values from the refused form.
-func (f entryForms) Fields() []*control {
+func (f entryForms) Fields() []*controls.Control {
 	if len(f.Form) == 0 {
 		return nil
 	}
-	fields := formOf(f.Form, dataAt, nil)
+	fields := controls.Of(f.Form, dataAt, nil)
 	if f.Tried != nil {
-		fill(fields, f.Tried.Typed)
-		_, _ = documentOf(fields) // marks the fields that are not JSON
-		blame(fields, f.Tried.Problem.Errors)
+		controls.Fill(fields, f.Tried.Typed)
+		_, _ = controls.Document(fields) // marks the fields that are not JSON
+		controls.Blame(fields, f.Tried.Problem.Errors)
 	}
 	return fields
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/ui/controls"
 	"recourse/api/ui/format"
 	"recourse/api/ui/outline"
 	"recourse/journal"
@@ -22,7 +23,7 @@ import (
 type startView struct {
 	document
 	Newest     bool
-	Fields     []*control
+	Fields     []*controls.Control
 	Labels     string // one name=value per line
 	Budget     string
 	Stubs      string // outputs for the plan, as JSON
@@ -83,7 +84,7 @@ func (v *request) startForm(version string) (*startView, error) {
 		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot run the definition", Detail: "start the saga on a server with the release that published it"}
 	}
 	o := outline.Of(def.Source)
-	page.Fields = formOf(dsl.Document(def.Input), "/input", o.Order)
+	page.Fields = controls.Of(dsl.Document(def.Input), "/input", o.Order)
 	page.Own = limitsOf(def.Budget)
 	page.Key, err = newKey()
 	return page, err
@@ -109,7 +110,7 @@ func startSaga(v *request) error {
 	if key := form.Get("key"); key != "" {
 		page.Key = key
 	}
-	fill(page.Fields, form)
+	controls.Fill(page.Fields, form)
 	body, ok := page.request(form.Get("do") == "plan")
 	if !ok {
 		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is incomplete", Detail: "nothing was started or sent: fix the marked fields"})
@@ -138,7 +139,7 @@ func startSaga(v *request) error {
 
 // request returns the body of a start or of a plan; ok is false if a field is invalid.
 func (p *startView) request(plan bool) (body []byte, ok bool) {
-	input, ok := documentOf(p.Fields)
+	input, ok := controls.Document(p.Fields)
 	req := struct {
 		Definition string            `json:"definition"`
 		Version    string            `json:"version"`
@@ -183,7 +184,7 @@ func (v *request) startRefused(page *startView, err error) error {
 
 func (v *request) startAgain(page *startView, p *problem) error {
 	shown := *p
-	shown.Errors = blame(page.Fields, p.Errors)
+	shown.Errors = controls.Blame(page.Fields, p.Errors)
 	if len(p.Errors) > 0 {
 		shown.Detail = "Nothing was started or sent. Fix the marked fields."
 	}

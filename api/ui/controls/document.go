@@ -1,4 +1,4 @@
-package ui
+package controls
 
 import (
 	"encoding/json"
@@ -10,11 +10,11 @@ import (
 	"recourse/saga"
 )
 
-// fill sets the fields' values from a submitted form.
-func fill(fields []*control, form url.Values) {
+// Fill sets the fields' values from a submitted form.
+func Fill(fields []*Control, form url.Values) {
 	for _, f := range fields {
 		f.Value = form.Get(f.Name)
-		fill(f.Fields, form)
+		Fill(f.Fields, form)
 	}
 }
 
@@ -24,9 +24,9 @@ func unescapePointer(token string) string {
 
 var numberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// documentOf returns the document in a form, nil if it is empty. ok is false if a field must be
+// Document returns the document in a form, nil if it is empty. ok is false if a field must be
 // JSON and is not.
-func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
+func Document(fields []*Control) (doc json.RawMessage, ok bool) {
 	if len(fields) == 1 && strings.Count(fields[0].Pointer, "/") == 1 {
 		return fields[0].json()
 	}
@@ -36,7 +36,7 @@ func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 // objectOf returns the JSON object in a form. Empty fields are omitted, so that defaults apply and
 // the API reports missing values. Numbers are kept as typed. ok is false if a field must be JSON
 // and is not.
-func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
+func objectOf(fields []*Control) (doc json.RawMessage, ok bool) {
 	var b strings.Builder
 	ok = true
 	for _, f := range fields {
@@ -54,7 +54,7 @@ func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
 }
 
 // json returns the value of a field, nil for none.
-func (f *control) json() (v json.RawMessage, ok bool) {
+func (f *Control) json() (v json.RawMessage, ok bool) {
 	typed := strings.TrimSpace(f.Value)
 	switch {
 	case f.Kind == "group":
@@ -83,8 +83,8 @@ func quoted(s string) json.RawMessage {
 	return b
 }
 
-// blame assigns the API's findings to the fields that they concern, and returns the rest.
-func blame(fields []*control, found []saga.Finding) (rest []saga.Finding) {
+// Blame assigns the API's findings to the fields that they concern, and returns the rest.
+func Blame(fields []*Control, found []saga.Finding) (rest []saga.Finding) {
 	for _, w := range found {
 		if !blameOne(fields, w) {
 			rest = append(rest, w)
@@ -93,7 +93,7 @@ func blame(fields []*control, found []saga.Finding) (rest []saga.Finding) {
 	return rest
 }
 
-func blameOne(fields []*control, w saga.Finding) bool {
+func blameOne(fields []*Control, w saga.Finding) bool {
 	for _, f := range fields {
 		if w.Pointer != f.Pointer && !strings.HasPrefix(w.Pointer, f.Pointer+"/") {
 			continue

@@ -1,4 +1,5 @@
-package ui
+// Package controls makes the fields of a form from a JSON Schema, and a document from a form.
+package controls
 
 import (
 	"encoding/json"
@@ -9,8 +10,8 @@ import (
 	"recourse/api/ui/format"
 )
 
-// control is a field of a form that is generated from a JSON Schema.
-type control struct {
+// Control is a field of a form that is generated from a JSON Schema.
+type Control struct {
 	Name     string // the field's name in the form
 	Pointer  string // JSON pointer of the value, as in the API's findings
 	Label    string
@@ -21,7 +22,7 @@ type control struct {
 	About    string   // the schema's description
 	Options  []option // values of an enum
 	Default  string
-	Fields   []*control // fields of a group
+	Fields   []*Control // fields of a group
 	Wrong    []string   // its errors
 }
 
@@ -61,17 +62,17 @@ func (s *schema) types() (list []string, null bool) {
 	return slices.DeleteFunc(list, func(t string) bool { return t == "null" }), null
 }
 
-// formOf generates a form from a schema. The schema of anything but an object becomes one field of
+// Of generates a form from a schema. The schema of anything but an object becomes one field of
 // JSON. names sorts an object's fields; nil sorts them by name.
-func formOf(doc json.RawMessage, pointer string, names func(list []string, path ...string)) []*control {
+func Of(doc json.RawMessage, pointer string, names func(list []string, path ...string)) []*Control {
 	var s schema
 	if len(doc) == 0 || json.Unmarshal(doc, &s) != nil {
-		return []*control{{Name: pointer, Pointer: pointer, Label: titleOf(pointer), Kind: "json"}}
+		return []*Control{{Name: pointer, Pointer: pointer, Label: titleOf(pointer), Kind: "json"}}
 	}
 	if t, _ := s.types(); !slices.Equal(t, []string{"object"}) || len(s.Properties) == 0 {
 		f := controlOf(&s, pointer, titleOf(pointer), true)
 		f.Kind = "json"
-		return []*control{f}
+		return []*Control{f}
 	}
 	if names == nil {
 		names = func([]string, ...string) {}
@@ -84,10 +85,10 @@ func titleOf(pointer string) string {
 	return strings.ToUpper(pointer[1:2]) + pointer[2:]
 }
 
-func controlsOf(s *schema, pointer string, names func(list []string, path ...string), path ...string) []*control {
+func controlsOf(s *schema, pointer string, names func(list []string, path ...string), path ...string) []*Control {
 	list := slices.Sorted(maps.Keys(s.Properties))
 	names(list, path...)
-	var fields []*control
+	var fields []*Control
 	for _, name := range list {
 		var inner schema
 		_ = json.Unmarshal(s.Properties[name], &inner) // `true` allows anything
@@ -112,8 +113,8 @@ func escapePointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-func controlOf(s *schema, pointer, name string, required bool) *control {
-	f := &control{Name: pointer, Pointer: pointer, Label: name, Kind: "json", Required: required, About: s.Description}
+func controlOf(s *schema, pointer, name string, required bool) *Control {
+	f := &Control{Name: pointer, Pointer: pointer, Label: name, Kind: "json", Required: required, About: s.Description}
 	types, null := s.types()
 	f.Required = required && !null
 	if s.Title != "" {
@@ -148,7 +149,7 @@ func controlOf(s *schema, pointer, name string, required bool) *control {
 }
 
 // hint adds the schema's constraints as text.
-func (f *control) hint(s *schema, types []string) {
+func (f *Control) hint(s *schema, types []string) {
 	say := func(text, value string) {
 		if value != "" && value != "null" {
 			f.Hints = append(f.Hints, text+value)
@@ -177,7 +178,7 @@ func (f *control) hint(s *schema, types []string) {
 }
 
 // Help returns a line about the expected value.
-func (f *control) Help() string {
+func (f *Control) Help() string {
 	return strings.Join(append(slices.DeleteFunc([]string{f.About}, func(s string) bool { return s == "" }), f.Hints...), "; ")
 }
 
