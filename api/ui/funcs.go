@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/costs"
 	"recourse/api/ui/format"
 	"recourse/internal/costs/tally"
 	"recourse/saga"
@@ -33,8 +34,8 @@ var funcs = template.FuncMap{
 	"kindMark":  func(kind string) string { return kindMarks[kind] },
 	"kindTitle": func(kind string) string { return kindTitles[kind] },
 
-	"rounded":  rounded,
-	"percent":  percent,
+	"rounded":  costs.Rounded,
+	"percent":  costs.Percent,
 	"brief":    tally.Brief,
 	"plural64": func(n int64, one, many string) string { return format.Plural(int(n), one, many) },
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/ui/costs"
 	"recourse/api/ui/format"
 	"recourse/saga"
 )
@@ -230,5 +231,5 @@ func (s systemView) Counted() *saga.Time {
 // Shared returns the average number of appends per commit.
 func (s systemView) Shared() string {
 	e := s.System.Engine
-	return ratio(fmt.Sprint(e.Appends), fmt.Sprint(e.Commits)).FloatString(1) + " appends"
+	return costs.Ratio(fmt.Sprint(e.Appends), fmt.Sprint(e.Commits)).FloatString(1) + " appends"
 }

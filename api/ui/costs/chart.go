@@ -1,4 +1,4 @@
-package ui
+package costs
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"recourse/internal/costs/tally"
 )
 
-// barChart is a row of bars in an SVG, which are sized here and coloured by their classes. A table
+// Chart is a row of bars in an SVG, which are sized here and coloured by their classes. A table
 // alongside has the same numbers.
-type barChart struct {
+type Chart struct {
 	Currency string
 	Width    int // width of the view box, whose height is 100
 	Bars     []pillar
@@ -22,7 +22,7 @@ type barChart struct {
 	Highest  string // amount
 }
 
-// pillar is a bar of a barChart. Low is the height of its wasted part.
+// pillar is a bar of a Chart. Low is the height of its wasted part.
 type pillar struct {
 	X, Y, Height, LowY, Low int
 	Over                    bool // above the usual costs
@@ -40,21 +40,21 @@ type upright struct {
 // pace is the distance between bars in the view box. A bar is four fifths of it wide.
 const pace = 100
 
-// dayCharts returns a chart for each currency, with a bar for each day.
-func dayCharts(a costsAnswer) (list []barChart) {
-	for _, t := range totals(a.Groups) {
+// Days returns a chart for each currency, with a bar for each day.
+func Days(groups []tally.Group, since, until time.Time) (list []Chart) {
+	for _, t := range Totals(groups) {
 		if t.Currency == "" {
 			continue
 		}
-		c := barChart{Currency: t.Currency, Highest: "0"}
-		for day := a.Since.UTC().Truncate(24 * time.Hour); !day.After(a.Until.Time); day = day.AddDate(0, 0, 1) {
+		c := Chart{Currency: t.Currency, Highest: "0"}
+		for day := since.UTC().Truncate(24 * time.Hour); !day.After(until); day = day.AddDate(0, 0, 1) {
 			name := day.Format(time.DateOnly)
 			g := tally.Group{Key: name, Currency: t.Currency, Spent: "0", Wasted: "0"}
-			if at := slices.IndexFunc(a.Groups, func(g tally.Group) bool { return g.Key == name && g.Currency == t.Currency }); at >= 0 {
-				g = a.Groups[at]
+			if at := slices.IndexFunc(groups, func(g tally.Group) bool { return g.Key == name && g.Currency == t.Currency }); at >= 0 {
+				g = groups[at]
 			}
-			title := name + ": " + rounded(g.Spent, g.Currency) + ", " + format.Plural(int(g.Sagas), "saga", "sagas")
-			if share := percent(g.Wasted, g.Spent); share != "" {
+			title := name + ": " + Rounded(g.Spent, g.Currency) + ", " + format.Plural(int(g.Sagas), "saga", "sagas")
+			if share := Percent(g.Wasted, g.Spent); share != "" {
 				title += ", " + share + " wasted"
 			}
 			c.Bars = append(c.Bars, pillar{Name: name, Title: title, Group: g})
@@ -63,7 +63,7 @@ func dayCharts(a costsAnswer) (list []barChart) {
 			}
 		}
 		c.place(func(b *pillar) (*big.Rat, *big.Rat) {
-			return ratio(b.Group.Spent, c.Highest), ratio(b.Group.Wasted, c.Highest)
+			return Ratio(b.Group.Spent, c.Highest), Ratio(b.Group.Wasted, c.Highest)
 		})
 		list = append(list, c)
 	}
@@ -71,7 +71,7 @@ func dayCharts(a costsAnswer) (list []barChart) {
 }
 
 // place sizes the bars by their share of the highest one, and by the wasted share.
-func (c *barChart) place(of func(*pillar) (high, low *big.Rat)) {
+func (c *Chart) place(of func(*pillar) (high, low *big.Rat)) {
 	c.Width = pace * len(c.Bars)
 	for i := range c.Bars {
 		b := &c.Bars[i]
@@ -93,15 +93,16 @@ func tall(part *big.Rat) int {
 
 func floor(r *big.Rat) int { return int(new(big.Int).Quo(r.Num(), r.Denom()).Int64()) }
 
-// spread is the distribution of the costs of a definition's sagas.
-type spread struct {
-	barChart
+// Spread is the distribution of the costs of a definition's sagas.
+type Spread struct {
+	Chart
 	Group tally.Group
 	Above string // three times the median
 }
 
-func spreadOf(g tally.Group) spread {
-	s := spread{Group: g, Above: tally.Above(amountOf(g.Median)).Decimal()}
+// SpreadOf returns the distribution for one definition.
+func SpreadOf(g tally.Group) Spread {
+	s := Spread{Group: g, Above: tally.Above(amountOf(g.Median)).Decimal()}
 	s.Currency = g.Currency
 	most := 0
 	for _, b := range g.Buckets {
@@ -113,10 +114,10 @@ func spreadOf(g tally.Group) spread {
 	s.place(func(b *pillar) (*big.Rat, *big.Rat) {
 		return big.NewRat(int64(b.Sagas), int64(max(most, 1))), new(big.Rat)
 	})
-	s.First, s.Last = rounded(g.Buckets[0].From, g.Currency), rounded(g.Buckets[len(g.Buckets)-1].To, g.Currency)
+	s.First, s.Last = Rounded(g.Buckets[0].From, g.Currency), Rounded(g.Buckets[len(g.Buckets)-1].To, g.Currency)
 	for _, l := range []struct{ name, class, amount string }{{"median", "median", g.Median}, {"three times the median", "above", s.Above}} {
 		if x, ok := whereIn(g.Buckets, l.amount); ok {
-			s.Lines = append(s.Lines, upright{x, l.name + ": " + rounded(l.amount, g.Currency), l.class})
+			s.Lines = append(s.Lines, upright{x, l.name + ": " + Rounded(l.amount, g.Currency), l.class})
 		}
 	}
 	return s
@@ -127,7 +128,7 @@ func whereIn(buckets []tally.Bucket, amount string) (x int, ok bool) {
 	m := amountOf(amount)
 	for i, b := range buckets {
 		if m.Cmp(amountOf(b.From)) >= 0 && m.Cmp(amountOf(b.To)) < 0 {
-			part := ratio(m.Sub(amountOf(b.From)).Decimal(), amountOf(b.To).Sub(amountOf(b.From)).Decimal())
+			part := Ratio(m.Sub(amountOf(b.From)).Decimal(), amountOf(b.To).Sub(amountOf(b.From)).Decimal())
 			return pace*i + floor(part.Mul(part, big.NewRat(pace, 1))), true
 		}
 	}
