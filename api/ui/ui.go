@@ -11,6 +11,14 @@
 // The forms of inbox entries are in forms.go and templates/forms.html: approve, reject, resolve.
 // bulk.go and bulk_run.go decide several entries at once. The commands of a saga's page, such as
 // cancel and pause, are in actions.go and templates/saga.html.
+//
+// The packages below have what needs no request and no clock: each turns data into what a template
+// shows.
+//
+//   - timeline draws a journal, graph lays out a definition, costs draws sums.
+//   - controls makes the fields of a form from a JSON Schema, and a document from the form.
+//   - outline reads how a definition is written, and diff compares texts.
+//   - format writes statuses, durations, amounts and JSON.
 package ui
 
 import (

@@ -1,5 +1,5 @@
 /*
-Package history reads the journal of a saga. The story, the views of steps, the timeline of the page,
+Package history reads the journal of a saga. The story, the views of steps, the timeline of the web UI,
 metrics and traces are made from it.
 
 A [Reader] takes the records of one saga, one after another, and returns an [Event] for each: the
