@@ -46,7 +46,7 @@ const Interrupted = "interrupted"
 // InterruptedAnswer returns the answer to an attempt whose process died. Whether the attempt took
 // effect is unknown.
 func InterruptedAnswer() Answer {
-	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
+	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the response came"}
 }
 
 // Spawned is the code of the answer to a request to another saga that will report its result

@@ -99,9 +99,9 @@ func (c *conn) abort() { c.under.Close() }
 var pastDeadline = time.Unix(1, 0)
 
 var (
-	errHugeHead   = errors.New("the head of the answer is larger than 64 KiB")
+	errHugeHead   = errors.New("the head of the response is larger than 64 KiB")
 	errSpokeFirst = errors.New("the remote service closed the connection, or sent data, before the request")
-	errStatus     = errors.New("the answer's status is below 100")
+	errStatus     = errors.New("the response's status is below 100")
 )
 
 type source struct{ c *conn }

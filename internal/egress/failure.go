@@ -47,7 +47,7 @@ func failure(ctx context.Context, err error, sent bool) *Failure {
 	if f := ended(ctx, sent); f != nil {
 		return f
 	}
-	code, when := CodeConnection, "no answer after the request was sent: "
+	code, when := CodeConnection, "no response after the request was sent: "
 	if !sent {
 		when = "the connection failed before anything was sent: "
 	}
@@ -64,7 +64,7 @@ func ended(ctx context.Context, sent bool) *Failure {
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		if sent {
-			return &Failure{Sent: true, Code: CodeTimeout, Why: "the timeout passed before the answer was complete"}
+			return &Failure{Sent: true, Code: CodeTimeout, Why: "the timeout passed before the response was complete"}
 		}
 		return &Failure{Code: CodeTimeout, Why: "the timeout passed before anything was sent"}
 	case sent:

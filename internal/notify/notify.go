@@ -189,7 +189,7 @@ func stallTitle(kind string) string {
 	case journal.StallNoSlot, journal.StallNoLease:
 		return "The step's request cannot leave"
 	case journal.StallNoMemory:
-		return "The step's answer waits to be read"
+		return "The step's response waits to be read"
 	case journal.StallUnanswered:
 		return "The step's request is not answered"
 	}

@@ -143,7 +143,7 @@ var stories = []struct {
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
 	{"retried", trip, map[string][]saga.Answer{
 		"flight": {{Sent: true, Status: 429, RetryAfter: 3 * time.Second}, ok(`{"id":"bk_1"}`)},
-		"charge": {saga.InterruptedAnswer(), {Sent: true, Code: "timeout", Detail: "no answer in time"}, ok(`{"id":"ch_1"}`)},
+		"charge": {saga.InterruptedAnswer(), {Sent: true, Code: "timeout", Detail: "no response in time"}, ok(`{"id":"ch_1"}`)},
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
 	{"asked", trip, map[string][]saga.Answer{
 		"mail": {{Sent: true, Status: 502}},
@@ -156,7 +156,7 @@ var stories = []struct {
 		5: {Do: saga.Cancel{Mode: "stop"}, Reason: "changed my mind"},
 	}}},
 	{"verified", verified, map[string][]saga.Answer{
-		"pay":        {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
+		"pay":        {{Sent: true, Code: "timeout", Detail: "no response in time"}},
 		"pay.verify": {{Sent: true, Status: 200, Body: json.RawMessage(`{"count":1}`)}},
 	}, storytest.Script{Input: `{"n":2}`}},
 	{"held", verified, map[string][]saga.Answer{

@@ -147,7 +147,7 @@ func (w *warner) blind(s *saga.Step) {
 		case w.action != nil:
 			what = w.action.Name
 		}
-		w.say(s, key, "blind-retry", fmt.Sprintf("%q is sent again when its answer is lost: say with in_doubt whether the remote service honours the key (retry), offers a status check (verify), or neither (ask, fail)", what))
+		w.say(s, key, "blind-retry", fmt.Sprintf("%q is sent again when its response is lost: say with in_doubt whether the remote service honours the key (retry), offers a status check (verify), or neither (ask, fail)", what))
 	}
 }
 

@@ -125,9 +125,9 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 	if sch := t.step.Expect.Schema; sch != nil {
 		switch detail, tooCostly := mismatch(sch, t.a.Body); {
 		case tooCostly: // validating the same answer again would be as costly
-			return broken(call, saga.CodeTooCostly, "the answer's body could not be checked by `expect.schema`", detail, false)
+			return broken(call, saga.CodeTooCostly, "the response's body could not be checked by `expect.schema`", detail, false)
 		case detail != "":
-			return broken(call, codeSchema, "the answer's body breaks `expect.schema`", detail, true)
+			return broken(call, codeSchema, "the response's body breaks `expect.schema`", detail, true)
 		}
 	}
 	if that := t.step.Expect.That; that != nil {

@@ -94,7 +94,7 @@ func TestTimelines(t *testing.T) {
 		{"undone", storytest.Script{Input: `{"pages":["<b>"]}`, Person: approving, Answer: scripted(map[string][]saga.Answer{
 			"do flight":   {{Sent: true, Status: 503}, {Sent: false, Code: "connection", Detail: "refused <script>"}},
 			"do left":     {saga.InterruptedAnswer()},
-			"do charge":   {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
+			"do charge":   {{Sent: true, Code: "timeout", Detail: "no response in time"}},
 			"undo flight": {{Sent: false, Code: "dns"}},
 		})}},
 		{"in-doubt", storytest.Script{Input: `{"pages":[]}`, Person: nil, Answer: scripted(nil)}},

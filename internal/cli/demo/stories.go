@@ -41,16 +41,16 @@ var stories = []scene{
 			Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"card declined","status":402}`}},
 	},
 	{
-		title: "The answer is lost",
+		title: "The response is lost",
 		look: "The charge is made, then the connection drops: has it happened or not? Look at the key: it is sent again,\n" +
-			"unchanged, and the provider gives its stored answer. One charge, not two.",
+			"unchanged, and the provider returns its stored response. One charge, not two.",
 		definition: "booking",
 		input:      `{"traveller":"p-1003","to":"PAR","depart":"2027-07-14","nights":1,"card":"4242"}`,
 		fault:      &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/charges"}, Times: 1, Do: world.Do{After: world.FaultDrop}},
 	},
 	{
 		title: "The server is killed",
-		look: "The charge is made, the answer is on its way, and the server gets a kill -9. Look at the ⚡: a new process\n" +
+		look: "The charge is made, the response is on its way, and the server gets a kill -9. Look at the ⚡: a new process\n" +
 			"finds the intent without an outcome in the journal, and finishes the job. Still one charge.",
 		definition: "booking",
 		input:      `{"traveller":"p-1004","to":"BER","depart":"2027-08-03","nights":2,"card":"4242"}`,
@@ -59,7 +59,7 @@ var stories = []scene{
 	},
 	{
 		title: "Nobody knows, so a person is asked",
-		look: "The refund's answer is lost, and its definition says `in_doubt: ask`: never guess about money. Look at the ☞:\n" +
+		look: "The refund's response is lost, and its definition says `in_doubt: ask`: never guess about money. Look at the ☞:\n" +
 			"the saga waits in the inbox until someone has looked, and goes on with what they found.",
 		definition: "order-return",
 		input:      `{"order":"A-1001","sku":"boots-42","amount":89.90,"email":"customer@example.com"}`,
@@ -119,7 +119,7 @@ func (d *player) crash(id string) error {
 	if err := d.effect(step.Key); err != nil {
 		return err
 	}
-	d.does("kill -9 %d   # the charge is made, its answer has not been read", d.server.PID())
+	d.does("kill -9 %d   # the charge is made, its response has not been read", d.server.PID())
 	d.server.Kill()
 	if err := d.serve(); err != nil {
 		return err

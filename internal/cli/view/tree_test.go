@@ -90,7 +90,7 @@ func failing(s machine.Send, _ time.Time) saga.Answer {
 	case s.Path == "pay":
 		return saga.Answer{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}
 	case s.Attempt == 1 && s.Way == journal.Do:
-		return saga.Answer{Sent: true, Code: "timeout", Detail: "no answer in time"}
+		return saga.Answer{Sent: true, Code: "timeout", Detail: "no response in time"}
 	}
 	return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 }
@@ -109,7 +109,7 @@ func TestTreeOfBlocks(t *testing.T) {
 		case s.Path == "child":
 			return saga.Answer{Sent: true, Code: saga.Spawned}
 		case s.Attempt == 1 && s.Path == "seat":
-			return saga.Answer{Sent: true, Code: "timeout", Detail: "no answer in time"}
+			return saga.Answer{Sent: true, Code: "timeout", Detail: "no response in time"}
 		}
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 	}})

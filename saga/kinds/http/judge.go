@@ -116,7 +116,7 @@ func Failed(r saga.Request, a saga.Answer, origin string) *saga.Failure {
 func wentWrong(code string) string {
 	switch code {
 	case "timeout":
-		return "no answer in time"
+		return "no response in time"
 	case "connection":
 		return "the connection failed"
 	case "dns":
@@ -128,15 +128,15 @@ func wentWrong(code string) string {
 	case saga.CodeSecretMissing:
 		return "a secret is missing"
 	case "body_cut":
-		return "the answer was cut off"
+		return "the response was cut off"
 	case "body_too_large":
-		return "the answer is too large"
+		return "the response is too large"
 	case "body_invalid":
-		return "the answer is not the JSON it says it is"
+		return "the response is not the JSON that it is declared as"
 	case "interrupted":
-		return "the sender stopped before the answer"
+		return "the sender stopped before the response"
 	case "no_answer":
-		return "no answer"
+		return "no response"
 	}
 	return "the call failed: " + strings.ReplaceAll(code, "_", " ")
 }

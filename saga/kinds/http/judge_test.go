@@ -93,7 +93,7 @@ func TestFailureWords(t *testing.T) {
 		{"https://a.example", saga.Answer{Sent: true, Status: 400, Body: json.RawMessage(`{"error":"E"}`)}, saga.Failure{Code: "http_400", Title: "HTTP 400 Bad Request from a.example", Detail: "E"}},
 		{"https://a.example", saga.Answer{Sent: true, Status: 400, Detail: "D", Body: json.RawMessage(`[1]`)}, saga.Failure{Code: "http_400", Title: "HTTP 400 Bad Request from a.example", Detail: "D"}},
 		{"https://a.example", saga.Answer{Sent: true, Status: 400, Body: json.RawMessage(`{"message":"` + long + `"}`)}, saga.Failure{Code: "http_400", Title: "HTTP 400 Bad Request from a.example", Detail: long[:500] + "…"}},
-		{"https://a.example/x", saga.Answer{Sent: true, Code: "timeout", Detail: "after 30s"}, saga.Failure{Code: "timeout", Title: "no answer in time (POST a.example)", Detail: "after 30s"}},
+		{"https://a.example/x", saga.Answer{Sent: true, Code: "timeout", Detail: "after 30s"}, saga.Failure{Code: "timeout", Title: "no response in time (POST a.example)", Detail: "after 30s"}},
 	} {
 		v := call(t, "http: POST "+tt.url).Judge(saga.Request{}, tt.answer)
 		if diff := cmp.Diff(&tt.want, v.Error); diff != "" {

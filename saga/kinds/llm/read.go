@@ -15,7 +15,7 @@ import (
 
 // Codes of failures, in addition to those of http steps.
 const (
-	CodeMismatch = "schema_mismatch"  // the answer does not fit the schema
+	CodeMismatch = "schema_mismatch"  // the response does not fit the schema
 	CodeRefused  = "content_refused"  // the model, or its provider, refuses to answer
 	CodeModel    = "model_unknown"    // the provider does not have the model
 	CodeContext  = "context_overflow" // the prompt is too long for the model
@@ -83,7 +83,7 @@ func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
 	}
 	var doc answer
 	if err := json.Unmarshal(a.Body, &doc); err != nil || len(doc.Choices) == 0 {
-		return failed(journal.Transient, CodeAnswer, "the answer is no chat completion", "look at the provider's base URL: it ends before "+path)
+		return failed(journal.Transient, CodeAnswer, "the response is not a chat completion", "look at the provider's base URL: it ends before "+path)
 	}
 	first := doc.Choices[0]
 	out := output{Text: string(first.Message.Content), JSON: json.RawMessage("null"), Model: doc.Model, Usage: usageOf(a.Body)}
@@ -94,17 +94,17 @@ func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
 	case first.Message.Refusal != "":
 		return failed(journal.Refused, CodeRefused, "the model refuses to answer", clip(first.Message.Refusal))
 	case first.FinishReason == "content_filter":
-		return failed(journal.Refused, CodeRefused, "the provider's content filter ended the answer", "")
+		return failed(journal.Refused, CodeRefused, "the provider's content filter ended the response", "")
 	}
 	if b.check != nil {
 		value, wrong, tooCostly := b.parse(out.Text)
 		switch {
 		case first.FinishReason == "length":
-			return failed(journal.Refused, CodeMismatch, "the answer was cut off by max_tokens before its JSON was whole", "raise max_tokens")
+			return failed(journal.Refused, CodeMismatch, "the response was cut off by max_tokens before its JSON was whole", "raise max_tokens")
 		case tooCostly:
-			return failed(journal.Refused, saga.CodeTooCostly, "the answer could not be checked by the schema", wrong)
+			return failed(journal.Refused, saga.CodeTooCostly, "the response could not be checked by the schema", wrong)
 		case wrong != "":
-			return failed(journal.Refused, CodeMismatch, "the answer does not fit the schema", wrong)
+			return failed(journal.Refused, CodeMismatch, "the response does not fit the schema", wrong)
 		}
 		out.JSON = value
 	}
@@ -228,7 +228,7 @@ func (f *fault) verdict() saga.Verdict {
 	if code != CodeProvider {
 		class = journal.Refused
 	}
-	title := "the provider reports an error within its answer"
+	title := "the provider reports an error within its response"
 	if f.status > 0 {
 		title = fmt.Sprintf("%s (%d)", title, f.status)
 	}

@@ -223,7 +223,7 @@ func TestRepair(t *testing.T) {
 		got = append(got, string(m))
 	}
 	want := []string{`{"role":"user","content":"give ${secrets.KEY}"}`, `{"role":"assistant","content":"${secrets.KEY} is 1"}`,
-		`{"role":"user","content":"Your answer cannot be used: the answer does not fit the schema: its syntax is broken or it is cut off. Answer again with JSON that fits the schema, and nothing else."}`}
+		`{"role":"user","content":"Your answer cannot be used: the response does not fit the schema: its syntax is broken or it is cut off. Answer again with JSON that fits the schema, and nothing else."}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}

@@ -20,7 +20,7 @@ const (
 
 var (
 	// ErrTooLarge says that an answer is over a limit.
-	ErrTooLarge = errors.New("the answer is larger than 8 MiB")
+	ErrTooLarge = errors.New("the response is larger than 8 MiB")
 	// ErrBroken says that a stream is not one of completions.
 	ErrBroken = errors.New("an event of the stream is no JSON object")
 )

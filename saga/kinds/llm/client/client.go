@@ -210,7 +210,7 @@ func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *htt
 	case errors.Is(err, llm.ErrBroken):
 		a.Code, why = egress.CodeBodyInvalid, err.Error()
 	case errors.Is(err, io.EOF):
-		a.Code, why = egress.CodeBodyCut, "the stream ended before the answer did"
+		a.Code, why = egress.CodeBodyCut, "the stream ended before the response did"
 	default:
 		a.Code, why = broken(ctx, err)
 	}
@@ -224,5 +224,5 @@ func broken(ctx context.Context, err error) (code, why string) {
 	if f := egress.BodyFailure(ctx, err); f.Code != egress.CodeBodyCut {
 		return f.Code, f.Why
 	}
-	return egress.CodeBodyCut, "the connection broke before the answer's end"
+	return egress.CodeBodyCut, "the connection broke before the response's end"
 }
