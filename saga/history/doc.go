@@ -1,6 +1,6 @@
 /*
-Package history reads the journal of a saga. The story, the views of steps, the timeline of the web UI,
-metrics and traces are made from it.
+Package history reads the journal of a saga. The story, the views of steps, the timeline of the web
+UI, metrics and traces are made from it.
 
 A [Reader] takes the records of one saga, one after another, and returns an [Event] for each: the
 record with its track, its data, and the facts that depend on earlier records, such as the intent
