@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -216,7 +217,7 @@ func sendCommand(v *request) error {
 		// The user saw others.
 		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Do: saga.Compensate{}})
 		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
-			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
+			return v.refused(do, "", &rest.Problem{Status: http.StatusPreconditionFailed})
 		}
 		if err := v.execute(d, do, f); !errors.Is(err, errMoved) {
 			return err
@@ -226,8 +227,8 @@ func sendCommand(v *request) error {
 }
 
 // tooFast is the problem of a command whose saga changed at every attempt.
-func tooFast() *problem {
-	return &problem{Status: http.StatusConflict, Title: "The saga changes too fast for this command",
+func tooFast() *rest.Problem {
+	return &rest.Problem{Status: http.StatusConflict, Title: "The saga changes too fast for this command",
 		Detail: "Nothing was done. Each time the command arrived, the saga had already changed. Pause it, then repeat the command."}
 }
 
@@ -239,7 +240,7 @@ func asOf(seq int64) http.Header { return http.Header{"If-Match": {fmt.Sprintf(`
 
 // hasMoved reports whether the API refused a command because the saga has changed.
 func hasMoved(err error) bool {
-	var p *problem
+	var p *rest.Problem
 	return errors.As(err, &p) && p.Status == http.StatusPreconditionFailed
 }
 
@@ -251,7 +252,7 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 		asSeen.Set("If-Match", "*") // the consequences are unknown
 	}
 	v.release() // a command may wait
-	at := path("v1", "sagas", id, do)
+	at := rest.Path("v1", "sagas", id, do)
 	body := map[string]any{}
 	if why := f.Get("reason"); why != "" {
 		body["reason"] = why
@@ -273,25 +274,25 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	case "retry":
 		return v.again(d, at, body, f)
 	case "budget":
-		method, at, header, done = http.MethodPatch, path("v1", "sagas", id), asSeen, "The budget is changed."
+		method, at, header, done = http.MethodPatch, rest.Path("v1", "sagas", id), asSeen, "The budget is changed."
 		body["budget"] = budgetOf(f)
 	case "signal":
 		return v.signal(id, f)
 	case "delete":
-		if _, err := v.api.do(v.r.Context(), http.MethodDelete, path("v1", "sagas", id), nil, nil, nil); err != nil {
+		if _, err := v.api.Do(v.r.Context(), http.MethodDelete, rest.Path("v1", "sagas", id), nil, nil, nil); err != nil {
 			return v.refused(do, "", err)
 		}
 		return v.done("/", "Saga "+id+" is deleted.")
 	default:
-		return &problem{Status: http.StatusNotFound, Title: "No such command", Detail: "go back to the saga, and use one of its commands"}
+		return &rest.Problem{Status: http.StatusNotFound, Title: "No such command", Detail: "go back to the saga, and use one of its commands"}
 	}
-	if _, err := v.api.send(method, at, body, header, nil); err != nil {
+	if _, err := v.api.Send(method, at, body, header, nil); err != nil {
 		if hasMoved(err) {
 			return errMoved
 		}
 		return v.refused(do, "", err)
 	}
-	return v.done(path("sagas", id), done)
+	return v.done(rest.Path("sagas", id), done)
 }
 
 // again starts a saga again as a new one. The idempotency key is derived from the reason, so
@@ -299,14 +300,14 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
 	var next machine.View
-	r, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
+	r, err := v.api.Send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
 	if err != nil {
 		return v.refused("retry", "", err)
 	}
-	if r.header.Get("Idempotency-Replayed") != "" {
-		return v.done(path("sagas", next.ID), "This saga was started before for the same reason. To start another one, give another reason.")
+	if r.Header.Get("Idempotency-Replayed") != "" {
+		return v.done(rest.Path("sagas", next.ID), "This saga was started before for the same reason. To start another one, give another reason.")
 	}
-	return v.done(path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
+	return v.done(rest.Path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
 }
 
 // budgetOf returns the budget in a form.
@@ -334,8 +335,8 @@ func (v *request) signal(id string, f url.Values) error {
 		payload = doc
 	}
 	name := f.Get("name")
-	if _, err := v.api.send(http.MethodPost, path("v1", "sagas", id, "signals", name), payload, nil, nil); err != nil {
+	if _, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, "signals", name), payload, nil, nil); err != nil {
 		return v.refused("signal", "", err)
 	}
-	return v.done(path("sagas", id), "The signal "+name+" is sent.")
+	return v.done(rest.Path("sagas", id), "The signal "+name+" is sent.")
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"recourse/api/ui/controls"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -31,7 +32,7 @@ func (v *request) data(id, step string) (json.RawMessage, error) {
 			controls.Fill(fields, v.posted())
 			doc, ok := controls.Document(fields)
 			if !ok {
-				return nil, &problem{Status: http.StatusUnprocessableEntity, Title: "This is not JSON", Detail: "fix the marked fields; nothing was decided"}
+				return nil, &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "This is not JSON", Detail: "fix the marked fields; nothing was decided"}
 			}
 			return doc, nil
 		}
@@ -71,7 +72,7 @@ func namesOf(schema json.RawMessage) (names []string) {
 // jsonOf returns a text as JSON, or a problem.
 func jsonOf(name, text string) (json.RawMessage, error) {
 	if !json.Valid([]byte(text)) {
-		return nil, &problem{Status: 422, Title: "This is not JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}
+		return nil, &rest.Problem{Status: 422, Title: "This is not JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}
 	}
 	return json.RawMessage(text), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/controls"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -63,7 +64,7 @@ type bulkView struct {
 	Outcome, Reason         string
 	Results                 []result
 	Good, Bad               int
-	Problem                 *problem
+	Problem                 *rest.Problem
 	Group                   string // the group that is decided in parts; "" for selected entries
 	From, To                string // cursors of the group before these entries and after them
 	Behind                  int    // entries of the group after these
@@ -85,7 +86,7 @@ type leftOut struct {
 // result is the result for one entry.
 type result struct {
 	Saga, Path, Title string
-	Problem           *problem // nil if the decision was applied
+	Problem           *rest.Problem // nil if the decision was applied
 	Note              string
 }
 
@@ -141,10 +142,10 @@ func confirmBulk(v *request) error {
 		}
 	}
 	if len(list) == 0 && page.Group != "" {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "None of these entries is in the inbox any longer", Detail: "go back to the inbox for its current entries"}
+		return &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "None of these entries is in the inbox any longer", Detail: "go back to the inbox for its current entries"}
 	}
 	if len(list) == 0 {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "No entry is selected, or none of them is in the inbox any longer", Detail: "go back to the inbox, and select entries of one kind and one definition"}
+		return &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "No entry is selected, or none of them is in the inbox any longer", Detail: "go back to the inbox, and select entries of one kind and one definition"}
 	}
 	page.Kind, page.Definition, page.Approval = list[0].Kind, list[0].Definition, list[0].Kind == saga.InboxApproval
 	page.Title = kindTitles[page.Kind]

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -16,9 +17,9 @@ func runBulk(v *request) error {
 	page := bulkView{Kind: f.Get("kind"), Definition: f.Get("definition"), Back: "/inbox?" + queryOf(f.Get("back")), Outcome: f.Get("outcome"), Reason: f.Get("reason")}
 	page.Title, page.Approval = kindTitles[page.Kind], page.Kind == saga.InboxApproval
 	if page.Outcome == "" || strings.TrimSpace(page.Reason) == "" {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "Choose a decision and give a reason", Detail: "go back and enter both; the reason goes into each saga's journal. Nothing was decided."}
+		return &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "Choose a decision and give a reason", Detail: "go back and enter both; the reason goes into each saga's journal. Nothing was decided."}
 	}
-	v.api.ctx = context.WithoutCancel(v.r.Context()) // all of them, even if the user leaves the page
+	v.api = v.api.WithContext(context.WithoutCancel(v.r.Context())) // all of them, even if the user leaves the page
 	for n, text := range f["item"] {
 		i, ok := parseItem(text)
 		if !ok || n >= mostTogether {
@@ -33,12 +34,12 @@ func runBulk(v *request) error {
 		page.Results = append(page.Results, r)
 	}
 	if page.Group = f.Get("group"); page.Group != "" { // shows whether the group has further entries
-		rest := bulkView{Group: page.Group, From: f.Get("to")}
-		list, err := v.part(&rest)
+		others := bulkView{Group: page.Group, From: f.Get("to")}
+		list, err := v.part(&others)
 		if err != nil {
 			return err
 		}
-		page.To, page.Behind, page.Further = rest.From, rest.Behind+len(list), rest.Further
+		page.To, page.Behind, page.Further = others.From, others.Behind+len(list), others.Further
 	}
 	return v.render("inbox-decided", "Decided together", page)
 }
@@ -51,17 +52,17 @@ func (v *request) decideOne(i item, page bulkView, key string) result {
 	if page.Approval {
 		do, body = page.Outcome, map[string]any{"comment": page.Reason, "shown": i.shown}
 		if do != "approve" && do != "reject" {
-			r.Problem = &problem{Title: "An approval is approved or rejected"}
+			r.Problem = &rest.Problem{Title: "An approval is approved or rejected"}
 			return r
 		}
 	} else {
 		header.Set("If-Match", `"`+i.etag+`"`)
 	}
-	answer, err := v.api.send(http.MethodPost, path("v1", "sagas", i.saga, "steps", i.path, do), body, header, nil)
+	answer, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", i.saga, "steps", i.path, do), body, header, nil)
 	switch {
 	case err != nil && !errors.As(err, &r.Problem):
-		r.Problem = &problem{Title: "Unknown whether it was done", Detail: err.Error()}
-	case err == nil && answer.status == http.StatusAccepted:
+		r.Problem = &rest.Problem{Title: "Unknown whether it was done", Detail: err.Error()}
+	case err == nil && answer.Status == http.StatusAccepted:
 		r.Note = "sent; no node has read the command yet"
 	}
 	if p := r.Problem; p != nil && p.Status == http.StatusPreconditionFailed {

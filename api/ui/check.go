@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/outline"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/expr"
 	"recourse/saga/history"
@@ -46,7 +47,7 @@ func (v *request) checks(e entry, of *machine.View) []check {
 func (v *request) verification(e entry, of *machine.View) *check {
 	if of == nil {
 		of = &machine.View{}
-		if _, err := v.api.get(path("v1", "sagas", e.Saga), of); err != nil {
+		if _, err := v.api.Get(rest.Path("v1", "sagas", e.Saga), of); err != nil {
 			return nil
 		}
 	}

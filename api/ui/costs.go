@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recourse/api/ui/costs"
+	"recourse/api/ui/rest"
 	"recourse/internal/costs/tally"
 	"recourse/saga"
 )
@@ -52,7 +53,7 @@ func showCosts(v *request) error {
 	}
 	window, err := time.ParseDuration(page.Within)
 	if err != nil || window <= 0 {
-		return &problem{Status: 400, Title: "No such period", Detail: "choose one from the page, or write hours, such as within=48h"}
+		return &rest.Problem{Status: 400, Title: "No such period", Detail: "choose one from the page, or write hours, such as within=48h"}
 	}
 	ask := url.Values{"since": {from(v.cfg.Now(), window).Format(time.RFC3339)}}
 	if page.Definition != "" {
@@ -61,7 +62,7 @@ func showCosts(v *request) error {
 	var days, groups, models costsAnswer
 	for by, into := range map[string]*costsAnswer{"day": &days, "definition": &groups, "model": &models} {
 		ask.Set("group_by", by)
-		if _, err := v.api.get("/v1/costs?"+ask.Encode(), into); err != nil {
+		if _, err := v.api.Get("/v1/costs?"+ask.Encode(), into); err != nil {
 			return err
 		}
 	}

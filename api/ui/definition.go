@@ -7,6 +7,7 @@ import (
 
 	"recourse/api/ui/format"
 	"recourse/api/ui/graph"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -39,15 +40,15 @@ type listingLine struct {
 
 // document reads a version of a definition or an action; "" is the newest.
 func (v *request) document(of, name, version string) (d document, etag string, err error) {
-	at := path("v1", of, name)
+	at := rest.Path("v1", of, name)
 	if version != "" {
-		at += path("versions", version)
+		at += rest.Path("versions", version)
 	}
-	r, err := v.api.get(at, &d)
+	r, err := v.api.Get(at, &d)
 	if err != nil {
 		return d, "", err
 	}
-	return d, r.header.Get("ETag"), nil
+	return d, r.Header.Get("ETag"), nil
 }
 
 // versions lists the versions of a definition or an action, newest first, and reports whether there
@@ -57,7 +58,7 @@ func (v *request) versions(of, name string) (list []document, more bool, err err
 		Data []document `json:"data"`
 		Next string     `json:"next_cursor"`
 	}
-	_, err = v.api.get(path("v1", of, name, "versions")+"?limit=100", &page)
+	_, err = v.api.Get(rest.Path("v1", of, name, "versions")+"?limit=100", &page)
 	return page.Data, page.Next != "", err
 }
 
@@ -117,7 +118,7 @@ func (v *request) version(of string) (definitionView, error) {
 		}
 	}
 	page.Lines = numbered(page.Source, nil, page.Warnings)
-	page.Action, page.Self = of == "actions", path(of, page.Name)
+	page.Action, page.Self = of == "actions", rest.Path(of, page.Name)
 	return page, nil
 }
 

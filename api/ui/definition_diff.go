@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"recourse/api/ui/diff"
+	"recourse/api/ui/rest"
 )
 
 // diffView is the difference between two versions.
@@ -19,7 +20,7 @@ func showDiff(v *request) error {
 	v.still = true
 	name, q := v.r.PathValue("name"), v.r.URL.Query()
 	if q.Get("from") == "" || q.Get("to") == "" {
-		return &problem{Status: 400, Title: "Two versions are needed", Detail: "name two of them: /definitions/" + url.PathEscape(name) + "/diff?from=v1&to=v2"}
+		return &rest.Problem{Status: 400, Title: "Two versions are needed", Detail: "name two of them: /definitions/" + url.PathEscape(name) + "/diff?from=v1&to=v2"}
 	}
 	page := diffView{Name: name}
 	var err error

@@ -57,7 +57,7 @@ func showDefinitions(v *request) error {
 		Data []document `json:"data"`
 		Next string     `json:"next_cursor"`
 	}
-	if _, err := v.api.get("/v1/"+what+"?"+ask.Encode(), &list); err != nil {
+	if _, err := v.api.Get("/v1/"+what+"?"+ask.Encode(), &list); err != nil {
 		return err
 	}
 	if list.Next != "" {
@@ -100,7 +100,7 @@ func (v *request) live() (map[string]int64, error) {
 	var stats struct {
 		Live map[string]int64 `json:"live"`
 	}
-	if _, err := v.api.get("/v1/stats", &stats); err != nil {
+	if _, err := v.api.Get("/v1/stats", &stats); err != nil {
 		return nil, err
 	}
 	return stats.Live, nil

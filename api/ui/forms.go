@@ -11,6 +11,7 @@ import (
 	"recourse/api/ui/controls"
 	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -30,7 +31,7 @@ type tried struct {
 	Do      string // resolve, approve, reject, cancel, …
 	Path    string // the step's path; "" for the saga
 	Typed   url.Values
-	Problem *problem
+	Problem *rest.Problem
 }
 
 // entryForms is the data of templates/forms.html: one entry, and the forms for resolving it.
@@ -82,7 +83,7 @@ func (f entryForms) MayDecide() bool {
 func (f entryForms) MayResolve() bool { return f.Who.Can("operate") }
 
 // At returns the path that a form posts to.
-func (f entryForms) At(do string) string { return path("sagas", f.Saga, "steps", f.Path, do) }
+func (f entryForms) At(do string) string { return rest.Path("sagas", f.Saga, "steps", f.Path, do) }
 
 // Typed returns a field's value from the refused form.
 func (f entryForms) Typed(name string) string {
@@ -93,7 +94,7 @@ func (f entryForms) Typed(name string) string {
 }
 
 // Problem returns the problem of the refused form, or nil.
-func (f entryForms) Problem() *problem {
+func (f entryForms) Problem() *rest.Problem {
 	if f.Tried == nil {
 		return nil
 	}
@@ -193,7 +194,7 @@ func resolveStep(v *request) error {
 	text := strings.TrimSpace(f.Get("output"))
 	// The API accepts it, but a step that reads the output fails later.
 	if text == "" && f.Get("outcome") == "succeeded" {
-		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
+		return v.refused("resolve", v.r.PathValue("path"), &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
 			Detail: "Nothing was resolved. Enter the result that the remote service shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
 	}
 	if text != "" {
@@ -230,11 +231,11 @@ func (v *request) decision(data json.RawMessage) map[string]any {
 // decide sends a decision about a step to the API, and returns to the page of the form.
 func (v *request) decide(do string, body any, header http.Header, done string) error {
 	step := v.r.PathValue("path")
-	r, err := v.api.send(http.MethodPost, path("v1", "sagas", v.r.PathValue("id"), "steps", step, do), body, header, nil)
+	r, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", v.r.PathValue("id"), "steps", step, do), body, header, nil)
 	if err != nil {
 		return v.refused(do, step, err)
 	}
-	if r.status == http.StatusAccepted {
+	if r.Status == http.StatusAccepted {
 		done = "sent to be " + done + "; no node has read the command yet"
 	}
 	return v.done(v.returns(), "Step "+step+" is "+done+".")
@@ -251,12 +252,12 @@ func (v *request) returns() string {
 	if to := local(v.r.PostFormValue("back")); to != "/" {
 		return to
 	}
-	return path("sagas", v.r.PathValue("id"))
+	return rest.Path("sagas", v.r.PathValue("id"))
 }
 
 // refused shows the saga's page with the refused form and its problem.
 func (v *request) refused(do, step string, err error) error {
-	var p *problem
+	var p *rest.Problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusNotFound {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -22,7 +23,7 @@ type inboxView struct {
 	Next    string // URL of the next page, "" for none
 	First   string
 	Cut     bool // the inbox was not read to its end
-	Problem *problem
+	Problem *rest.Problem
 }
 
 type inboxFilter struct {
@@ -134,7 +135,7 @@ func (v *request) inboxPart(ask url.Values, cursor string) (list []entry, next s
 		Data []entry `json:"data"`
 		Next string  `json:"next_cursor"`
 	}
-	_, err = v.api.get("/v1/inbox?"+ask.Encode(), &got)
+	_, err = v.api.Get("/v1/inbox?"+ask.Encode(), &got)
 	return got.Data, got.Next, err
 }
 
@@ -174,7 +175,7 @@ func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 	var stats struct {
 		Inbox map[string]int64 `json:"inbox"`
 	}
-	if _, err := v.api.get("/v1/stats", &stats); err != nil {
+	if _, err := v.api.Get("/v1/stats", &stats); err != nil {
 		return nil, err
 	}
 	all := kindCount{Here: f.Kind == ""}
@@ -200,7 +201,7 @@ func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 // costOf returns a saga's cost; nil if it cannot be read.
 func (v *request) costOf(id string) *saga.CostView {
 	var view machine.View
-	if _, err := v.api.get(path("v1", "sagas", id), &view); err != nil {
+	if _, err := v.api.Get(rest.Path("v1", "sagas", id), &view); err != nil {
 		return nil
 	}
 	return &view.Cost
@@ -213,7 +214,7 @@ func raiseBudget(v *request) error {
 	v.r.URL.RawQuery = queryOf(f.Get("back"))
 	body := map[string]any{"reason": f.Get("reason"), "budget": budgetOf(f)}
 	if err := v.raise(id, f.Get("seen"), body); err != nil {
-		var p *problem
+		var p *rest.Problem
 		if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 			return err
 		}
@@ -226,16 +227,16 @@ func raiseBudget(v *request) error {
 // raise changes a saga's budget if it is still the one that the user saw. Other changes of the saga
 // do not matter.
 func (v *request) raise(id, seen string, body any) error {
-	at := path("v1", "sagas", id)
+	at := rest.Path("v1", "sagas", id)
 	for range commandTries {
 		var view machine.View
-		if _, err := v.api.get(at, &view); err != nil {
+		if _, err := v.api.Get(at, &view); err != nil {
 			return err
 		}
 		if budgetText(view.Cost) != seen {
-			return &problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
+			return &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
 		}
-		if _, err := v.api.send(http.MethodPatch, at, body, asOf(view.Seq), nil); !hasMoved(err) {
+		if _, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), nil); !hasMoved(err) {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"recourse/api/ui/rest"
 )
 
 // atLeast is the minimum time between two renderings of a page.
@@ -47,9 +49,9 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	sent := time.Time{}
 	for ctx.Err() == nil {
 		page := s.renderMain(ctx, r, target)
-		if page.status != http.StatusOK {
+		if page.Status != http.StatusOK {
 			if sent.IsZero() {
-				w.WriteHeader(page.status) // stops the browser from reconnecting
+				w.WriteHeader(page.Status) // stops the browser from reconnecting
 			}
 			return
 		}
@@ -58,10 +60,10 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
 		}
-		sum := sha256.Sum256(page.body.Bytes())
+		sum := sha256.Sum256(page.Body.Bytes())
 		switch { // sent the first time, too: the browser may show an older state
 		case sum != last:
-			event(w, page.body.Bytes())
+			event(w, page.Body.Bytes())
 			last, sent = sum, time.Now()
 		case time.Since(sent) >= beat:
 			fmt.Fprint(w, ": alive\n\n")
@@ -76,7 +78,7 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 
 // picture is a page's present <main>. A request with one in its context renders only that.
 type picture struct {
-	buffer
+	rest.Recorder
 	request *request
 }
 
@@ -90,12 +92,12 @@ func pictureOf(r *http.Request) *picture {
 
 // renderMain renders a page's <main> for the user of r.
 func (s *server) renderMain(ctx context.Context, r *http.Request, target *url.URL) *picture {
-	p := &picture{buffer: buffer{header: http.Header{}, status: http.StatusOK}}
+	p := &picture{Recorder: rest.NewRecorder()}
 	again := r.Clone(context.WithValue(ctx, pictureKey{}, p))
 	again.URL, again.RequestURI = target, target.RequestURI()
 	_, pattern := s.pages.Handler(again)
 	if pattern == "" || !strings.HasPrefix(pattern, http.MethodGet) {
-		p.status = http.StatusNotFound
+		p.Status = http.StatusNotFound
 		return p
 	}
 	s.pages.ServeHTTP(p, again) // the mux also sets the path values

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/diff"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -19,7 +20,7 @@ type publishView struct {
 	Newest   string // the version that the text is based on
 	ETag     string // ETag of that version; "" for none
 	Source   string
-	Problem  *problem
+	Problem  *rest.Problem
 	Checked  bool // the text was checked
 	Errors   []saga.Finding
 	Warnings []saga.Finding
@@ -44,7 +45,7 @@ func showPublish(v *request) error {
 		page = publishView{Name: name, Action: of == "actions", Newest: d.Version, ETag: etag, Source: d.Source, Archived: d.Archived}
 	}
 	if !v.who.Can("publish") {
-		return &problem{Status: http.StatusForbidden, Title: "Your role may not publish", Detail: "ask somebody with the role admin"}
+		return &rest.Problem{Status: http.StatusForbidden, Title: "Your role may not publish", Detail: "ask somebody with the role admin"}
 	}
 	return v.render("definition-publish", page.title(), page)
 }
@@ -60,7 +61,7 @@ func (p *publishView) title() string {
 func publish(v *request) error {
 	v.still = true
 	if err := v.r.ParseForm(); err != nil {
-		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
+		return &rest.Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
 	}
 	form := v.r.PostForm
 	source := strings.ReplaceAll(form.Get("source"), "\r\n", "\n") // browsers send CRLF
@@ -98,7 +99,7 @@ func (v *request) check(page *publishView) error {
 		Errors   []saga.Finding `json:"errors"`
 		Warnings []saga.Finding `json:"warnings"`
 	}
-	_, err := v.api.do(v.r.Context(), http.MethodPost, "/v1/validate", []byte(page.Source), yamlType, &found)
+	_, err := v.api.Do(v.r.Context(), http.MethodPost, "/v1/validate", []byte(page.Source), yamlType, &found)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (v *request) put(page *publishView) error {
 	if name == "" {
 		m := named.FindStringSubmatch(page.Source)
 		if m == nil {
-			page.Problem = &problem{Title: "The source has no name", Detail: "start it with saga: and a name, or action: and a name"}
+			page.Problem = &rest.Problem{Title: "The source has no name", Detail: "start it with saga: and a name, or action: and a name"}
 			return v.renderAs(http.StatusUnprocessableEntity, "definition-publish", page.title(), page)
 		}
 		name, page.Action = m[2], m[1] == "action"
@@ -125,8 +126,8 @@ func (v *request) put(page *publishView) error {
 		header.Set("If-Match", page.ETag)
 	}
 	var d document
-	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPut, path("v1", of, name), []byte(page.Source), header, &d)
-	var p *problem
+	r, err := v.api.Do(context.WithoutCancel(v.r.Context()), http.MethodPut, rest.Path("v1", of, name), []byte(page.Source), header, &d)
+	var p *rest.Problem
 	switch {
 	case errors.As(err, &p) && p.Status == http.StatusPreconditionFailed:
 		return v.outrun(page, name)
@@ -137,7 +138,7 @@ func (v *request) put(page *publishView) error {
 		return err
 	}
 	notice := "Published as " + d.Version + ": new sagas run it, and live sagas keep their version."
-	if r.status == http.StatusOK {
+	if r.Status == http.StatusOK {
 		notice = "Nothing was published: " + d.Version + " is the same."
 	}
 	return v.done("/"+of+"/"+url.PathEscape(name), notice)
@@ -154,7 +155,7 @@ func (v *request) outrun(page *publishView, name string) error {
 	if page.Newest != "" {
 		title = d.Version + " was published in the meantime"
 	}
-	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": correct it, or publish it anyway."}
+	page.Problem = &rest.Problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": correct it, or publish it anyway."}
 	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff.Lines(d.Source, page.Source)
 	return v.renderAs(http.StatusPreconditionFailed, "definition-publish", page.title(), page)
 }
@@ -168,9 +169,9 @@ func archiveAction(v *request) error { return v.archive("actions") }
 func (v *request) archive(of string) error {
 	name := v.r.PathValue("name")
 	if v.r.PostFormValue("sure") != name {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "Archive " + name + "?", Detail: "go back and write its name into the field: nothing was archived"}
+		return &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "Archive " + name + "?", Detail: "go back and write its name into the field: nothing was archived"}
 	}
-	if _, err := v.api.do(v.r.Context(), http.MethodDelete, path("v1", of, name), nil, nil, nil); err != nil {
+	if _, err := v.api.Do(v.r.Context(), http.MethodDelete, rest.Path("v1", of, name), nil, nil, nil); err != nil {
 		return err
 	}
 	return v.done("/"+of+"/"+url.PathEscape(name), "Archived: it starts no new sagas. Publishing it again revives it.")

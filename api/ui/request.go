@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/ui/rest"
 	"recourse/saga/machine"
 )
 
@@ -24,7 +25,7 @@ type request struct {
 	*server
 	w   http.ResponseWriter
 	r   *http.Request
-	api *client
+	api *rest.Client
 	who who
 
 	saga  *followed // the saga that the page has taken from the cache, or nil
@@ -47,7 +48,7 @@ func (w who) Can(what string) bool { return slices.Contains(w.May, what) }
 
 // newRequest returns a request whose user is not known yet.
 func (s *server) newRequest(w http.ResponseWriter, r *http.Request) *request {
-	return &request{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
+	return &request{server: s, w: w, r: r, api: rest.New(s.cfg.API, r, keyOf(r))}
 }
 
 // serve returns the handler of a page: it identifies the user first, and renders errors as pages.
@@ -73,7 +74,7 @@ func (v *request) run(show func(*request) error) error {
 	if strings.HasPrefix(v.r.URL.Path, "/sign-") {
 		return show(v)
 	}
-	if _, err := v.api.get("/v1/whoami", &v.who); err != nil {
+	if _, err := v.api.Get("/v1/whoami", &v.who); err != nil {
 		return err
 	}
 	if id := v.r.PathValue("id"); id != "" && len(id) < len(uuid.Nil.String()) && v.r.Method == http.MethodGet {
@@ -85,7 +86,7 @@ func (v *request) run(show func(*request) error) error {
 // whole redirects from a URL with an abbreviated saga id to the one with the whole id.
 func (v *request) whole(id string) error {
 	var s machine.View
-	if _, err := v.api.get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
+	if _, err := v.api.Get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
 		return err
 	}
 	to := *v.r.URL
@@ -171,7 +172,7 @@ func (v *request) waiting() string {
 		Data []struct{} `json:"data"`
 		Next string     `json:"next_cursor"`
 	}
-	if _, err := v.api.get("/v1/inbox?limit=100", &list); err != nil || len(list.Data) == 0 {
+	if _, err := v.api.Get("/v1/inbox?limit=100", &list); err != nil || len(list.Data) == 0 {
 		return ""
 	}
 	if list.Next != "" {
@@ -214,10 +215,10 @@ func (v *request) setCookie(c *http.Cookie) {
 
 // sorry responds with the page of an error.
 func (v *request) sorry(err error) {
-	var p *problem
+	var p *rest.Problem
 	if !errors.As(err, &p) {
 		v.cfg.Log.Error("a page failed", "page", v.r.URL.Path, "error", err)
-		p = &problem{Status: http.StatusInternalServerError, Title: "The page failed", Detail: "the server's log has the reason; please report it"}
+		p = &rest.Problem{Status: http.StatusInternalServerError, Title: "The page failed", Detail: "the server's log has the reason; please report it"}
 	}
 	if p.Status == http.StatusUnauthorized {
 		if pictureOf(v.r) != nil {

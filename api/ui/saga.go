@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
 	"recourse/journal"
 	"recourse/saga"
@@ -22,7 +23,7 @@ import (
 type sagaView struct {
 	*sagaPage
 	Who      who
-	Problem  *problem // problem of a refused command whose form the page no longer has
+	Problem  *rest.Problem // problem of a refused command whose form the page no longer has
 	Why      *reason
 	Took     time.Duration
 	Remains  []remnant
@@ -117,10 +118,10 @@ func (v *request) sagaPage(status int, was *tried) error {
 
 // forms adds the forms of the saga's inbox entries. It returns the problem of the refused command,
 // if no form on the page belongs to it.
-func (p *sagaView) forms(v *request, was *tried) *problem {
+func (p *sagaView) forms(v *request, was *tried) *rest.Problem {
 	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
 	for _, e := range p.Entries {
-		f := v.forms(e, path("sagas", p.Saga.ID), was)
+		f := v.forms(e, rest.Path("sagas", p.Saga.ID), was)
 		if f.Checks = p.asked(e); f.Checks == nil {
 			f.Checks = v.checks(e, &p.Saga)
 		}
@@ -166,7 +167,7 @@ func (v *request) follows(d *sagaPage, began time.Time) {
 	id, seq := d.Saga.ID, d.machine.Seq()
 	drawn := time.Since(began)
 	v.wake = func(ctx context.Context) {
-		v.api.grown(ctx, id, seq, wait)
+		v.api.Grown(ctx, id, seq, wait)
 		select {
 		case <-ctx.Done():
 		case <-time.After(4 * drawn):

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -48,14 +49,14 @@ func showJournal(v *request) error {
 	v.still = true
 	id, q := v.r.PathValue("id"), v.r.URL.Query()
 	page := journalView{ID: id, Text: strings.TrimSpace(q.Get("q"))}
-	if _, err := v.api.get(path("v1", "sagas", id), &page.Saga); err != nil && !unreadable(err) {
+	if _, err := v.api.Get(rest.Path("v1", "sagas", id), &page.Saga); err != nil && !unreadable(err) {
 		return err
 	}
 	after, err := strconv.ParseInt("0"+q.Get("after"), 10, 64)
 	if err != nil {
-		return &problem{Status: 400, Title: "No such page", Detail: "after must be the number of a record"}
+		return &rest.Problem{Status: 400, Title: "No such page", Detail: "after must be the number of a record"}
 	}
-	here := path("sagas", id, "journal")
+	here := rest.Path("sagas", id, "journal")
 	own := url.Values{}
 	if page.Text != "" {
 		own.Set("q", page.Text)
@@ -144,26 +145,26 @@ func summary(r journal.Record) string {
 
 // downloadJournal serves GET /sagas/{id}/journal.ndjson: the export that `recourse verify` checks.
 func downloadJournal(v *request) error {
-	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "journal"), "application/x-ndjson", v.r.PathValue("id")+".ndjson")
+	return v.pass(rest.Path("v1", "sagas", v.r.PathValue("id"), "journal"), "application/x-ndjson", v.r.PathValue("id")+".ndjson")
 }
 
 // rawSaga serves GET /sagas/{id}/saga.json, the API's response.
 func rawSaga(v *request) error {
-	return v.pass(path("v1", "sagas", v.r.PathValue("id")), "application/json", "")
+	return v.pass(rest.Path("v1", "sagas", v.r.PathValue("id")), "application/json", "")
 }
 
 // rawStep serves GET /sagas/{id}/steps/{path}/step.json.
 func rawStep(v *request) error {
-	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")
+	return v.pass(rest.Path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")
 }
 
 // pass streams a response of the API to a browser, which has a cookie but no key. name is the file
 // to save it in; "" shows it.
 func (v *request) pass(at, accept, name string) error {
 	if pictureOf(v.r) != nil { // a live stream cannot show it, since it is not a page
-		return &problem{Status: http.StatusNotFound, Title: "This is not an HTML page", Detail: "open it by itself"}
+		return &rest.Problem{Status: http.StatusNotFound, Title: "This is not an HTML page", Detail: "open it by itself"}
 	}
-	req, err := v.api.request(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {accept}})
+	req, err := v.api.Request(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {accept}})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -59,7 +60,7 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 	var inbox struct {
 		Data []entry `json:"data"`
 	}
-	if _, err := v.api.get("/v1/inbox?limit=100&saga="+id, &inbox); err == nil {
+	if _, err := v.api.Get("/v1/inbox?limit=100&saga="+id, &inbox); err == nil {
 		d.Entries = inbox.Data
 	}
 	if d.machine != nil && d.quarantined() { // journals do not record quarantine
@@ -68,7 +69,7 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 	var doc struct {
 		Source string `json:"source"`
 	}
-	if _, err := v.api.get(path("v1", "definitions", d.Saga.Definition, "versions", d.Saga.Version), &doc); err == nil {
+	if _, err := v.api.Get(rest.Path("v1", "definitions", d.Saga.Definition, "versions", d.Saga.Version), &doc); err == nil {
 		d.Source = doc.Source
 	}
 	return d, nil
@@ -85,7 +86,7 @@ func (v *request) release() {
 // head reads the API's view of a saga whose records cannot be applied. If the API cannot read it
 // either, the list of sagas still has its row.
 func (v *request) head(id string, d *sagaPage) error {
-	_, err := v.api.get(path("v1", "sagas", id), &d.Saga)
+	_, err := v.api.Get(rest.Path("v1", "sagas", id), &d.Saga)
 	if !unreadable(err) {
 		return err
 	}
@@ -93,7 +94,7 @@ func (v *request) head(id string, d *sagaPage) error {
 	var list struct {
 		Data []machine.View `json:"data"`
 	}
-	if _, listErr := v.api.get("/v1/sagas?q="+url.QueryEscape(id), &list); listErr != nil {
+	if _, listErr := v.api.Get("/v1/sagas?q="+url.QueryEscape(id), &list); listErr != nil {
 		return listErr
 	}
 	for _, s := range list.Data {
@@ -108,7 +109,7 @@ func (v *request) head(id string, d *sagaPage) error {
 // unreadable reports whether the API says that this program cannot read a saga's journal or its
 // definition.
 func unreadable(err error) bool {
-	var p *problem
+	var p *rest.Problem
 	return errors.As(err, &p) && (strings.HasSuffix(p.Type, ":journal_unreadable") || strings.HasSuffix(p.Type, ":definition_unusable"))
 }
 
@@ -153,7 +154,7 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 func (v *request) journal(k *followed) error {
 	if n := len(k.records); n > 0 {
 		last := k.records[n-1]
-		more, err := v.api.records(v.r.Context(), k.id, last.Seq-1)
+		more, err := v.api.Records(v.r.Context(), k.id, last.Seq-1)
 		if err != nil {
 			return err
 		}
@@ -163,7 +164,7 @@ func (v *request) journal(k *followed) error {
 		}
 		k.forget()
 	}
-	all, err := v.api.records(v.r.Context(), k.id, 0)
+	all, err := v.api.Records(v.r.Context(), k.id, 0)
 	if err != nil {
 		return err
 	}
@@ -179,8 +180,8 @@ func (v *request) records(id string, after int64, limit int) ([]journal.Record, 
 		var page struct {
 			Data []journal.Record `json:"data"`
 		}
-		at := path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(after, 10) + "&limit=" + strconv.Itoa(size)
-		if _, err := v.api.do(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {"application/json"}}, &page); err != nil {
+		at := rest.Path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(after, 10) + "&limit=" + strconv.Itoa(size)
+		if _, err := v.api.Do(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {"application/json"}}, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Data...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
 	"recourse/journal"
 	"recourse/saga"
@@ -71,7 +72,7 @@ func (d *sagaPage) stepsAt(find string, from int) string {
 	if find != "" {
 		q.Set("step", find)
 	}
-	return path("sagas", d.Saga.ID) + "?" + q.Encode() + "#steps"
+	return rest.Path("sagas", d.Saga.ID) + "?" + q.Encode() + "#steps"
 }
 
 // part lists steps from a position on, and returns the URLs of those before and after; "" for none.
@@ -230,7 +231,7 @@ func showStep(v *request) error {
 	name := v.r.PathValue("path")
 	at := slices.IndexFunc(d.Steps, func(s machine.StepView) bool { return s.Path == name })
 	if at < 0 {
-		return &problem{Status: 404, Title: "No such step", Detail: "the saga's page lists its steps; an iteration of a loop that has not begun has none yet"}
+		return &rest.Problem{Status: 404, Title: "No such step", Detail: "the saga's page lists its steps; an iteration of a loop that has not begun has none yet"}
 	}
 	v.follows(d, time.Now())
 	row := d.row(d.Steps[at], 0)
@@ -246,6 +247,6 @@ func stepLink(id string, listed map[string]bool) func(string) string {
 		if listed[p] {
 			return anchor
 		}
-		return path("sagas", id) + "?step=" + url.QueryEscape(p) + anchor
+		return rest.Path("sagas", id) + "?step=" + url.QueryEscape(p) + anchor
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -70,7 +71,7 @@ func showSagas(v *request) error {
 	if name, value, ok := strings.Cut(f.Label, "="); ok {
 		set("label."+strings.TrimSpace(name), strings.TrimSpace(value))
 	} else if f.Label != "" {
-		return &problem{Status: 400, Title: "A label is name=value", Detail: "write it as order=1017"}
+		return &rest.Problem{Status: 400, Title: "A label is name=value", Detail: "write it as order=1017"}
 	}
 	if d, err := time.ParseDuration(f.Within); err == nil && d > 0 {
 		// Whole minutes, so that the URL of the next page stands for the same list.
@@ -88,7 +89,7 @@ func showSagas(v *request) error {
 	}
 	for scans := 1; ; scans++ {
 		list.Next, list.Scanned = "", saga.Time{}
-		if _, err := v.api.get("/v1/sagas?"+ask.Encode(), &list); err != nil {
+		if _, err := v.api.Get("/v1/sagas?"+ask.Encode(), &list); err != nil {
 			return err
 		}
 		if len(list.Data) > 0 || list.Scanned.IsZero() || scans == maxScans {
@@ -132,7 +133,7 @@ func (v *request) asks(list []machine.View) map[string]string {
 	var inbox struct {
 		Data []entry `json:"data"`
 	}
-	if _, err := v.api.get("/v1/inbox?limit="+strconv.Itoa(maxAsks), &inbox); err != nil {
+	if _, err := v.api.Get("/v1/inbox?limit="+strconv.Itoa(maxAsks), &inbox); err != nil {
 		return nil
 	}
 	asks := map[string]string{}
@@ -149,7 +150,7 @@ func (v *request) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 	var stats struct {
 		Sagas map[string]int64 `json:"sagas"`
 	}
-	if _, err := v.api.get("/v1/stats", &stats); err != nil {
+	if _, err := v.api.Get("/v1/stats", &stats); err != nil {
 		return nil, err
 	}
 	all := statusCount{Here: f.Status == ""}
@@ -178,7 +179,7 @@ func (v *request) names() []string {
 			Name string `json:"name"`
 		} `json:"data"`
 	}
-	if _, err := v.api.get("/v1/definitions?limit=200", &list); err != nil {
+	if _, err := v.api.Get("/v1/definitions?limit=200", &list); err != nil {
 		return nil
 	}
 	var names []string

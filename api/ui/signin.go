@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"recourse/api/ui/rest"
 )
 
 // keyCookie is the cookie with the user's API key. No script can read it, and requests of other
@@ -41,7 +43,7 @@ type signInView struct {
 // showSignIn serves GET /sign-in.
 func showSignIn(v *request) error {
 	v.still = true
-	_, err := v.api.get("/v1/whoami", &v.who)
+	_, err := v.api.Get("/v1/whoami", &v.who)
 	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
 }
 
@@ -58,14 +60,12 @@ func signIn(v *request) error {
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
 	if err := v.r.ParseForm(); err != nil {
-		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is too large for a key, or was cut off: go back, and paste the key again"}
+		return &rest.Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is too large for a key, or was cut off: go back, and paste the key again"}
 	}
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Time{})
 	key, to := strings.TrimSpace(v.r.PostFormValue("key")), local(v.r.PostFormValue("to"))
-	c := *v.api
-	c.key = key
-	_, err := c.get("/v1/whoami", &v.who)
-	var p *problem
+	_, err := v.api.WithKey(key).Get("/v1/whoami", &v.who)
+	var p *rest.Problem
 	switch {
 	case key == "":
 		return v.renderAs(http.StatusUnprocessableEntity, "sign-in", "Sign in", signInView{To: to, Why: "Paste an API key; it begins with rk_.", Need: true})

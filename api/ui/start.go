@@ -13,6 +13,7 @@ import (
 	"recourse/api/ui/controls"
 	"recourse/api/ui/format"
 	"recourse/api/ui/outline"
+	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -30,7 +31,7 @@ type startView struct {
 	WrongStubs string
 	Key        string // the Idempotency-Key: a form starts one saga, even if it is sent twice
 	Own        string // the definition's own budget
-	Problem    *problem
+	Problem    *rest.Problem
 	Plan       *planView
 }
 
@@ -53,7 +54,7 @@ type plannedUndo struct {
 // showStart serves GET /definitions/{name}/start?version=v2.
 func showStart(v *request) error {
 	if !v.who.Can("start") {
-		return &problem{Status: http.StatusForbidden, Title: "Your role may not start sagas", Detail: "ask somebody with the role client, operator or admin"}
+		return &rest.Problem{Status: http.StatusForbidden, Title: "Your role may not start sagas", Detail: "ask somebody with the role client, operator or admin"}
 	}
 	page, err := v.startForm(v.r.URL.Query().Get("version"))
 	if err != nil {
@@ -81,7 +82,7 @@ func (v *request) startForm(version string) (*startView, error) {
 	case err != nil && !errors.Is(err, saga.ErrUnusable):
 		return nil, err
 	case err != nil:
-		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot run the definition", Detail: "start the saga on a server with the release that published it"}
+		return nil, &rest.Problem{Status: http.StatusServiceUnavailable, Title: "This server cannot run the definition", Detail: "start the saga on a server with the release that published it"}
 	}
 	o := outline.Of(def.Source)
 	page.Fields = controls.Of(dsl.Document(def.Input), "/input", o.Order)
@@ -99,7 +100,7 @@ func newKey() (string, error) {
 // startSaga serves POST /definitions/{name}/start: it plans a saga, or starts it.
 func startSaga(v *request) error {
 	if err := v.r.ParseForm(); err != nil {
-		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
+		return &rest.Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
 	}
 	form := v.r.PostForm
 	page, err := v.startForm(form.Get("version"))
@@ -113,11 +114,11 @@ func startSaga(v *request) error {
 	controls.Fill(page.Fields, form)
 	body, ok := page.request(form.Get("do") == "plan")
 	if !ok {
-		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is incomplete", Detail: "nothing was started or sent: fix the marked fields"})
+		return v.startAgain(page, &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "The input is incomplete", Detail: "nothing was started or sent: fix the marked fields"})
 	}
 	if form.Get("do") == "plan" {
 		var plan machine.Plan
-		if _, err := v.api.do(v.r.Context(), http.MethodPost, "/v1/plan", body, nil, &plan); err != nil {
+		if _, err := v.api.Do(v.r.Context(), http.MethodPost, "/v1/plan", body, nil, &plan); err != nil {
 			return v.startRefused(page, err)
 		}
 		page.Plan = &planView{Plan: plan, Rest: undone(plan)}
@@ -126,12 +127,12 @@ func startSaga(v *request) error {
 	var begun machine.View
 	// The start continues even if the user leaves the page; sending the form again returns the same
 	// saga.
-	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPost, "/v1/sagas", body, http.Header{"Idempotency-Key": {page.Key}}, &begun)
+	r, err := v.api.Do(context.WithoutCancel(v.r.Context()), http.MethodPost, "/v1/sagas", body, http.Header{"Idempotency-Key": {page.Key}}, &begun)
 	if err != nil {
 		return v.startRefused(page, err)
 	}
 	notice := "Started."
-	if r.header.Get("Idempotency-Replayed") != "" {
+	if r.Header.Get("Idempotency-Replayed") != "" {
 		notice = "This saga was started before, by the same form."
 	}
 	return v.done("/sagas/"+begun.ID, notice)
@@ -167,7 +168,7 @@ func (p *startView) request(plan bool) (body []byte, ok bool) {
 
 // startRefused shows the form with the API's findings.
 func (v *request) startRefused(page *startView, err error) error {
-	var p *problem
+	var p *rest.Problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 		return err
 	}
@@ -182,7 +183,7 @@ func (v *request) startRefused(page *startView, err error) error {
 	return v.startAgain(page, p)
 }
 
-func (v *request) startAgain(page *startView, p *problem) error {
+func (v *request) startAgain(page *startView, p *rest.Problem) error {
 	shown := *p
 	shown.Errors = controls.Blame(page.Fields, p.Errors)
 	if len(p.Errors) > 0 {

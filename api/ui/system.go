@@ -11,6 +11,7 @@ import (
 
 	"recourse/api/ui/costs"
 	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -107,17 +108,17 @@ type alert struct{ Text, To string }
 // showSystem serves GET /system.
 func showSystem(v *request) error {
 	var page systemView
-	if _, err := v.api.get("/v1/stats", &page.stats); err != nil {
+	if _, err := v.api.Get("/v1/stats", &page.stats); err != nil {
 		return err
 	}
-	if _, err := v.api.get("/v1/system", &page.System); err != nil {
+	if _, err := v.api.Get("/v1/system", &page.System); err != nil {
 		return err
 	}
 	var list struct {
 		Data []stalled `json:"data"`
 	}
-	_, err := v.api.get("/v1/stalled", &list)
-	var p *problem
+	_, err := v.api.Get("/v1/stalled", &list)
+	var p *rest.Problem
 	switch {
 	case err == nil:
 		page.Stalled, page.Watched = list.Data, true

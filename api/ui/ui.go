@@ -12,8 +12,8 @@
 // bulk.go and bulk_run.go decide several entries at once. The commands of a saga's page, such as
 // cancel and pause, are in actions.go and templates/saga.html.
 //
-// The packages below have what needs no request and no clock: each turns data into what a template
-// shows.
+// Package rest sends the requests. The other packages below need no request and no clock: each
+// turns data into what a template shows.
 //
 //   - timeline draws a journal, graph lays out a definition, costs draws sums.
 //   - controls makes the fields of a form from a JSON Schema, and a document from the form.
@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 
@@ -115,7 +116,7 @@ func (s *server) root(page http.Handler) http.Handler {
 // a page with the navigation instead.
 func (s *server) elsewhere() http.Handler {
 	sorry := s.serve(func(*request) error {
-		return &problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "check the address, or choose one of the pages above"}
+		return &rest.Problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "check the address, or choose one of the pages above"}
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
