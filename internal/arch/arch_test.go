@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -495,17 +496,23 @@ func typed(t *testing.T, imp types.Importer, path string, s source) checked {
 	return c
 }
 
-// exportData finds the compiler's export data of each package that this module depends on.
-func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
-	t.Helper()
+// exported lists the files with the compiler's export data, by package.
+var exported = sync.OnceValues(func() (map[string]string, error) {
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := make(map[string]string)
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		files[path] = file
+	}
+	return files, err
+})
+
+// exportData finds the compiler's export data of each package that this module depends on.
+func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
+	t.Helper()
+	files, err := exported()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
