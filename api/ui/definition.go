@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"recourse/api/ui/facts"
 	"recourse/api/ui/format"
 	"recourse/api/ui/graph"
 	"recourse/api/ui/rest"
@@ -22,9 +23,9 @@ type definitionView struct {
 	Broken   bool // this server cannot compile it
 	Lines    []listingLine
 	About    string
-	Facts    []fact
-	Triggers []fact
-	Efforts  []effort
+	Facts    []facts.Fact
+	Triggers []facts.Fact
+	Efforts  []facts.Effort
 	Graph    graph.Drawing
 	Action   bool   // it is an action
 	Self     string // the page's URL
@@ -82,7 +83,7 @@ func showDefinition(v *request) error {
 	case err != nil:
 		return err
 	}
-	page.About, page.Facts, page.Triggers, page.Efforts = def.Description, factsOf(def), triggersOf(def), effortsOf(def)
+	page.About, page.Facts, page.Triggers, page.Efforts = def.Description, facts.Of(def), facts.Triggers(def), facts.Efforts(def)
 	page.Graph = graph.Draw(def)
 	return v.render("definition", page.Name, page)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/api/ui/controls"
+	"recourse/api/ui/facts"
 	"recourse/api/ui/format"
 	"recourse/api/ui/outline"
 	"recourse/api/ui/rest"
@@ -86,7 +87,7 @@ func (v *request) startForm(version string) (*startView, error) {
 	}
 	o := outline.Of(def.Source)
 	page.Fields = controls.Of(dsl.Document(def.Input), "/input", o.Order)
-	page.Own = limitsOf(def.Budget)
+	page.Own = facts.Limits(def.Budget)
 	page.Key, err = newKey()
 	return page, err
 }

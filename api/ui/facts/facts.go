@@ -1,4 +1,6 @@
-package ui
+// Package facts describes a definition in words: its limits, its triggers, and what each step does
+// about failures.
+package facts
 
 import (
 	"fmt"
@@ -12,11 +14,11 @@ import (
 	"recourse/saga"
 )
 
-// fact is a line of a list of facts.
-type fact struct{ Name, Text string }
+// Fact is a line of a list of facts.
+type Fact struct{ Name, Text string }
 
-// effort describes the retries, the doubt policy and the cost of a step.
-type effort struct {
+// Effort describes the retries, the doubt policy and the cost of a step.
+type Effort struct {
 	Path, Kind          string
 	Tries, Timeout      string
 	InDoubt, Cost, Undo string
@@ -25,15 +27,15 @@ type effort struct {
 // mostEfforts is the maximum of rows in the table of efforts.
 const mostEfforts = 300
 
-// factsOf returns facts about the whole saga.
-func factsOf(def *saga.Definition) []fact {
-	var list []fact
+// Of returns facts about the whole saga.
+func Of(def *saga.Definition) []Fact {
+	var list []Fact
 	add := func(name, text string) {
 		if text != "" {
-			list = append(list, fact{name, text})
+			list = append(list, Fact{name, text})
 		}
 	}
-	add("Budget", limitsOf(def.Budget))
+	add("Budget", Limits(def.Budget))
 	if def.Timeout > 0 {
 		add("Timeout", format.Took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
 	}
@@ -57,7 +59,8 @@ func factsOf(def *saga.Definition) []fact {
 	return list
 }
 
-func limitsOf(b *saga.Budget) string {
+// Limits describes a budget; "" for none.
+func Limits(b *saga.Budget) string {
 	if b == nil {
 		return ""
 	}
@@ -75,12 +78,13 @@ func limitsOf(b *saga.Budget) string {
 	return text + "; a step that does not fit fails"
 }
 
-func triggersOf(def *saga.Definition) []fact {
-	var list []fact
+// Triggers describes what starts sagas of a definition.
+func Triggers(def *saga.Definition) []Fact {
+	var list []Fact
 	for _, t := range def.Triggers {
-		f := fact{Name: "event", Text: t.Event}
+		f := Fact{Name: "event", Text: t.Event}
 		if t.Cron != nil {
-			f = fact{Name: "cron", Text: t.Cron.Spec + " (" + t.Cron.Zone.String() + ")"}
+			f = Fact{Name: "cron", Text: t.Cron.Spec + " (" + t.Cron.Zone.String() + ")"}
 		}
 		if t.If != nil {
 			f.Text += ", if " + t.If.Source()
@@ -90,14 +94,14 @@ func triggersOf(def *saga.Definition) []fact {
 	return list
 }
 
-// effortsOf lists the steps that send requests, in order.
-func effortsOf(def *saga.Definition) []effort {
-	var list []effort
+// Efforts lists the steps that send requests, in order.
+func Efforts(def *saga.Definition) []Effort {
+	var list []Effort
 	var walk func(steps []*saga.Step)
 	walk = func(steps []*saga.Step) {
 		for _, s := range steps {
 			if _, ok := s.Body.(saga.Call); ok && len(list) < mostEfforts {
-				e := effort{Path: s.ID, Kind: graph.KindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
+				e := Effort{Path: s.ID, Kind: graph.KindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
 				if s.Timeout > 0 {
 					e.Timeout = format.Took(s.Timeout)
 				}
