@@ -147,7 +147,7 @@ func TestApprove(t *testing.T) {
 		lacks("<script>alert")
 	fields := a.hidden(to)
 	x.post(to, append(fields, "/data/limit", "much", "comment", "why not")...).want(422).has("why not", `value="much"`, `aria-invalid="true"`)
-	x.post(to, "shown_hash", strings.Repeat("0", 64), "/data/limit", "5").want(409).has("not what is to be decided")
+	x.post(to, "shown_hash", strings.Repeat("0", 64), "/data/limit", "5").want(409).has("has changed since it was shown")
 	x.post(to, append(fields, "/data/limit", "9007199254740993", "/data/note", `a "b"`, "/data/kind", "", "/data/fast", "true", "comment", "go")...).want(303)
 	x.becomes(id, saga.Succeeded)
 	want := `{"fast":true,"kind":"plain","limit":9007199254740993,"note":"a \"b\""}`

@@ -136,7 +136,7 @@ func TestInboxBudgetRefused(t *testing.T) {
 	form := x.page("/inbox").want(200).hidden("/inbox/budget")
 	x.post("/inbox/budget", append(form, "reason", "x")...).want(409).has(`<details class="action" id="raise-`, " open>", "the budget needs an amount")
 	x.post("/inbox/budget", append(form, "amount", "much", "reason", "it is <b>worth</b> it")...).want(422).has("not an amount of money", `value="much"`, "it is &lt;b&gt;worth")
-	x.post("/inbox/budget", append(form, "amount", "0.01 EUR", "reason", "x")...).want(409).has("cannot be below what is spent")
+	x.post("/inbox/budget", append(form, "amount", "0.01 EUR", "reason", "x")...).want(409).has("cannot be below the amount already spent")
 	x.post("/inbox/budget", "saga", id, "seen", "0.90 EUR", "amount", "5.00 EUR", "reason", "x").want(412).has("The budget has changed since you opened the page", `value="5.00 EUR"`)
 	if b := x.saga(id).Cost.Budget; b != "1.00" {
 		t.Errorf("the budget is %s", b)
@@ -273,7 +273,7 @@ func TestBulkApprove(t *testing.T) {
 	}
 	send := append(form, "outcome", "approve", "reason", "the list of Monday")
 	a = x.post("/inbox/together/run", send...).want(200)
-	a.has("1 done", "2 not", "✓ done", "The approval is decided", "what was shown is not what is to be decided", `href="/inbox?kind=approval"`)
+	a.has("1 done", "2 not", "✓ done", "The approval is decided", "the inbox entry has changed since it was shown", `href="/inbox?kind=approval"`)
 	x.becomes(ids[0], saga.Succeeded)
 	x.becomes(ids[1], saga.Compensated)
 	if x.saga(ids[2]).Status != saga.Waiting {

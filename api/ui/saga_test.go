@@ -173,7 +173,7 @@ func TestSagaOrders(t *testing.T) {
 	order("pause", "reason", "lunch").want(303)
 	x.becomes(id, saga.PausedStatus)
 	x.page(at).has("somebody to resume it", "Resume…", "lunch").lacks("Pause…")
-	x.post(at+"/command/pause", "seen", "x").want(409).has("paused already")
+	x.post(at+"/command/pause", "seen", "x").want(409).has("already paused")
 	order("resume").want(303)
 	x.becomes(id, saga.Waiting)
 

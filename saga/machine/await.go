@@ -95,13 +95,13 @@ func (m *Machine) validateDecision(c saga.Command, shown string, approve bool) *
 	a := n.awaited.Approval
 	switch {
 	case n.forward.state != awaiting || m.undoing && !n.in.final || m.ending(n):
-		return refusal("decided", "the approval of step "+c.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
+		return refusal("decided", "the approval of step "+c.Path+" is decided or no longer needed", "the step has ended: see the saga's steps")
 	case !n.forward.retryAt.IsZero() && c.At.Truncate(time.Millisecond).After(n.forward.retryAt):
 		return refusal("decided", "the approval of step "+c.Path+" has expired", "nobody had decided by "+n.forward.retryAt.UTC().Format(journal.TimeFormat))
 	case shown != "" && shown != a.ShownHash:
-		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
+		return refusal("stale", "the inbox entry has changed since it was shown", "read the inbox entry again; its shown_hash is "+a.ShownHash)
 	case shown == "" && approve:
-		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
+		r := refusal("shown_missing", "an approval must name what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
 		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
 	case a.FourEyes && (c.Trusted || m.Starter() == saga.Anonymous):
@@ -124,7 +124,7 @@ func (m *Machine) decisionData(path string, o saga.Approve) (json.RawMessage, *R
 	}
 	data, findings := body.Decide(o.Data)
 	if len(findings) > 0 {
-		r := refusal("bad_data", "the data breaks the approval's form", "/data"+findings[0].Pointer+": "+findings[0].Detail)
+		r := refusal("bad_data", "the data does not match the approval's form", "/data"+findings[0].Pointer+": "+findings[0].Detail)
 		for _, f := range findings {
 			f.Pointer = "/data" + f.Pointer
 			r.Findings = append(r.Findings, f)
@@ -185,7 +185,7 @@ func (m *Machine) validateSignal(o saga.Signal) *Refusal {
 	}
 	switch {
 	case o.Name == "":
-		return refusal("bad_signal", "a signal has a name", "")
+		return refusal("bad_signal", "a signal must have a name", "")
 	case kept >= maxSignals:
 		return refusal("too_many_signals", "the saga has "+strconv.Itoa(maxSignals)+" signals that no step has waited for yet", "")
 	}

@@ -31,7 +31,7 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 	case saga.Pause:
 		kind = journal.Paused
 		if m.paused {
-			err = refusal("paused", "the saga is paused already", "")
+			err = refusal("paused", "the saga is already paused", "")
 		}
 	case saga.Resume:
 		kind = journal.Resumed
@@ -104,7 +104,7 @@ func (m *Machine) unchanged(path string, seq int64) bool {
 func (m *Machine) validateTurn() *Refusal {
 	switch {
 	case m.undoing || m.reason != nil:
-		return refusal("compensating", "the saga is on its way to its end already", "")
+		return refusal("compensating", "the saga is already being undone, or is ending", "")
 	case m.forward.over():
 		return refusal("ending", "every step has succeeded; only `finally` is left", "")
 	}
@@ -113,13 +113,13 @@ func (m *Machine) validateTurn() *Refusal {
 
 func (m *Machine) validateCancel(o saga.Cancel) *Refusal {
 	if o.Mode != "" && o.Mode != "compensate" && o.Mode != "stop" {
-		return refusal("bad_mode", "mode is compensate or stop", "")
+		return refusal("bad_mode", "mode must be compensate or stop", "")
 	}
 	if err := m.validateTurn(); err != nil {
 		return err
 	}
 	if m.pivoted || m.pivotInFlight() {
-		return refusal("past_pivot", "the saga has reached its point of no return", "it only goes forward from here; `compensate` undoes what can be undone all the same")
+		return refusal("past_pivot", "the saga has reached its point of no return", "from here it only goes forward; `compensate` still undoes what can be undone")
 	}
 	return nil
 }
@@ -129,9 +129,9 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 	waiting := m.people()
 	switch {
 	case len(waiting) == 0:
-		return path, refusal("nothing_to_retry", "no step of the saga waits for a person", "steps that can be retried are, by themselves")
+		return path, refusal("nothing_to_retry", "no step of the saga waits for a person", "other steps are retried automatically")
 	case path == "" && len(waiting) > 1:
-		return path, refusal("which_step", "several steps wait for a person: name one", "from is one of "+list(waiting))
+		return path, refusal("which_step", "several steps wait for a person: name one", "`from` must be one of "+list(waiting))
 	case path == "":
 		path = waiting[0]
 	}
@@ -140,7 +140,7 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 		return path, refusal("not_waiting", "step "+path+" does not wait for a person", "these do: "+list(waiting))
 	}
 	if n.block != nil {
-		return path, refusal("bad_outcome", "a block cannot begin again", "resolve step "+path+" as succeeded, with its output, failed or skip")
+		return path, refusal("bad_outcome", "a block cannot be retried", "resolve step "+path+" as succeeded, with its output, failed or skip")
 	}
 	return path, m.validateNewKey(s, o.NewKey)
 }
@@ -190,14 +190,14 @@ func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
 	switch o.Outcome {
 	case "retry":
 		if n.block != nil && !undo {
-			return refusal("bad_outcome", "a block cannot begin again: resolve it as succeeded, with its output, failed or skip", "")
+			return refusal("bad_outcome", "a block cannot be retried: resolve it as succeeded, with its output, failed or skip", "")
 		}
 		return m.validateNewKey(s, o.NewKey || undo && o.Output != nil)
 	case "skip":
 		return nil
 	case "succeeded", "failed":
 		if undo {
-			return refusal("bad_outcome", "an undo is resolved as compensated, retry or skip", "")
+			return refusal("bad_outcome", "a compensation is resolved as compensated, retry or skip", "")
 		}
 		return nil
 	case "compensated":
@@ -206,7 +206,7 @@ func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
 		}
 		return nil
 	}
-	return refusal("bad_outcome", "outcome is succeeded, failed, retry, skip or compensated", "")
+	return refusal("bad_outcome", "outcome must be succeeded, failed, retry, skip or compensated", "")
 }
 
 func (m *Machine) validatePatch(o saga.Patch) *Refusal {
@@ -214,7 +214,7 @@ func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 		return nil
 	}
 	if used := m.tokens.input + m.tokens.output + m.tokens.reserved; o.Budget.Tokens < 0 || o.Budget.Tokens > 0 && o.Budget.Tokens < used {
-		return refusal("bad_budget", "the budget cannot be below the tokens that are used and reserved", strconv.FormatInt(used, 10)+" are")
+		return refusal("bad_budget", "the budget cannot be below the tokens already used and reserved", strconv.FormatInt(used, 10)+" tokens are used and reserved")
 	}
 	if o.Budget.Amount == "" {
 		if o.Budget.Tokens > 0 {
@@ -226,14 +226,14 @@ func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 		return refusal("bad_budget", "the saga's currency is "+cur, "")
 	}
 	if err := retry.CheckCurrency(o.Budget.Currency); err != nil {
-		return refusal("bad_budget", "the budget's currency is not one", err.Error())
+		return refusal("bad_budget", "the budget's currency is invalid", err.Error())
 	}
 	amount, err := retry.Amount(o.Budget.Amount, o.Budget.Currency)
 	if err != nil {
-		return refusal("bad_budget", "the budget's amount is not one", err.Error())
+		return refusal("bad_budget", "the budget's amount is invalid", err.Error())
 	}
 	if used := m.account.Spent.Add(m.account.Reserved); amount.Cmp(used) < 0 {
-		return refusal("bad_budget", "the budget cannot be below what is spent and reserved", used.Decimal()+" is")
+		return refusal("bad_budget", "the budget cannot be below the amount already spent and reserved", used.Decimal()+" is spent and reserved")
 	}
 	return nil
 }
