@@ -95,8 +95,7 @@ type decision struct {
 // decision returns the decision about the last request for approval of a step, or whether that
 // request has expired. nil, false means neither.
 func (l *live) decision(path string) (d *decision, expired bool) {
-	for i := len(l.records) - 1; i >= 0; i-- {
-		r := l.records[i]
+	for _, r := range slices.Backward(l.records) {
 		if r.Path != path {
 			continue
 		}

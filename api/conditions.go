@@ -14,7 +14,7 @@ func seqTag(seq int64) string { return `"` + strconv.FormatInt(seq, 10) + `"` }
 // tags splits an If-Match or If-None-Match header. It accepts weak tags and missing quotes.
 func tags(header string) []string {
 	var list []string
-	for _, t := range strings.Split(header, ",") {
+	for t := range strings.SplitSeq(header, ",") {
 		t = strings.TrimPrefix(strings.TrimSpace(t), "W/")
 		if t = strings.Trim(t, `"`); t != "" {
 			list = append(list, t)

@@ -278,7 +278,7 @@ func (a *answer) want(status int) *answer {
 }
 
 // problem fails unless the response is this problem.
-func (a *answer) problem(status int, c code) *problem {
+func (a *answer) problem(status int, c code) problem {
 	a.t.Helper()
 	a.want(status)
 	var p problem
@@ -292,7 +292,7 @@ func (a *answer) problem(status int, c code) *problem {
 	if p.Detail == "" {
 		a.t.Errorf("problem without detail: %s", a.Body)
 	}
-	return &p
+	return p
 }
 
 func (a *answer) into(v any) {

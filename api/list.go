@@ -104,7 +104,7 @@ func (q *query) filter() journal.Filter {
 		q.bad("q", "too_long", "q has at most %d characters: no searched text is longer", maxLabelValue)
 	}
 	for _, list := range q.Values["status"] {
-		for _, word := range strings.Split(list, ",") {
+		for word := range strings.SplitSeq(list, ",") {
 			if !slices.Contains(statuses, word) {
 				q.bad("status", "bad_status", "there is no status %.30q; there are %s", word, strings.Join(statuses, ", "))
 			}

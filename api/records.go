@@ -69,7 +69,7 @@ func accepts(c echo.Context, offers ...string) string {
 	if header == "" {
 		return offers[0]
 	}
-	for _, part := range strings.Split(header, ",") {
+	for part := range strings.SplitSeq(header, ",") {
 		t, params, err := mime.ParseMediaType(part)
 		if err != nil || params["q"] == "0" {
 			continue

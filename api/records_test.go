@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -166,7 +167,7 @@ func TestStream(t *testing.T) {
 		x.do("POST", "/v1/sagas/"+id+"/resume", "").want(202)
 		x.do("POST", "/v1/sagas/"+id+"/cancel", "").want(202)
 		x.until(id, is(saga.Compensated))
-		got := append(first, <-rest...)
+		got := slices.Concat(first, <-rest)
 		want := ndjson(t, x.do("GET", "/v1/sagas/"+id+"/journal", "", header{"Accept", typeNDJSON}).want(200).Body)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)

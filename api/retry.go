@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -89,11 +90,7 @@ func (l *live) budget() *saga.BudgetData {
 // the saga fail, and the saga's own where the server no longer has one.
 func (s *server) retryVars(d saga.StartedData) map[string]json.RawMessage {
 	vars := make(map[string]json.RawMessage, len(s.cfg.Vars)+len(d.Vars))
-	for name, v := range d.Vars {
-		vars[name] = v
-	}
-	for name, v := range s.cfg.Vars {
-		vars[name] = v
-	}
+	maps.Copy(vars, d.Vars)
+	maps.Copy(vars, s.cfg.Vars)
 	return vars
 }

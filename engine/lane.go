@@ -283,8 +283,7 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		}
 		c.At = l.now
 		rec, err := r.m.Validate(m.ID, c)
-		var refusal *machine.Refusal
-		if errors.As(err, &refusal) {
+		if refusal, ok := errors.AsType[*machine.Refusal](err); ok {
 			rec = r.m.Reject(m.ID, c, refusal)
 		} else if err != nil {
 			return err
@@ -756,6 +755,6 @@ func (l *Lane) giveUp(r *run, err error) {
 	r.permit.revoke()
 	l.free(r.memory...)
 	r.broken, r.more, r.sends, r.news, r.memory = err, false, nil, nil, nil
-	r.next = journal.Append{Saga: r.id, Release: true, Unheld: err == ErrUnheld}
+	r.next = journal.Append{Saga: r.id, Release: true, Unheld: errors.Is(err, ErrUnheld)}
 	l.enqueue(r)
 }

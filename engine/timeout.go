@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -55,7 +56,7 @@ func (t *pausableTimeout) Deadline() (time.Time, bool) {
 // Err implements context.Context.
 func (t *pausableTimeout) Err() error {
 	err := t.Context.Err()
-	if err != nil && context.Cause(t.Context) == context.DeadlineExceeded {
+	if err != nil && errors.Is(context.Cause(t.Context), context.DeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
 	return err

@@ -39,7 +39,7 @@ func TestPausableTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := withPausableTimeout(t.Context(), time.Minute)
 		ctx.cancel()
-		if ctx.Err() != context.Canceled {
+		if !errors.Is(ctx.Err(), context.Canceled) {
 			t.Errorf("got %v, want a cancellation", ctx.Err())
 		}
 	})

@@ -41,7 +41,7 @@ func Verify(saga uuid.UUID, prev []byte, from int64, records []Record) error {
 
 func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
 	canonical := canonicals.Get().(*[]byte)
-	buf := append((*canonical)[:0], prev...)
+	buf := append((*canonical)[:0], prev...) //nolint:gocritic // *canonical is set to buf below
 	buf = append(buf, saga.Bytes()...)
 	num := func(n int64) { buf = binary.BigEndian.AppendUint64(buf, uint64(n)) }
 	text := func(s string) {

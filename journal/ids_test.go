@@ -38,7 +38,7 @@ func TestIDCell(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
-	id := func(s string) uuid.UUID { return uuid.FromStringOrNil(s) }
+	id := uuid.FromStringOrNil
 	for _, tt := range []struct {
 		text         string
 		from, before uuid.UUID
@@ -65,8 +65,8 @@ func TestNamed(t *testing.T) {
 
 // Started and Older narrow the filter further, in any order.
 func TestFilterNarrows(t *testing.T) {
-	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
-	first := func(ms int64) uuid.UUID { return firstID(ms) }
+	at := time.UnixMilli
+	first := firstID
 	var f Filter
 	f.Started(at(1000), at(9000))
 	f.Started(at(500), at(9500))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"kind": func(r *Record) { r.Kind = Woke }, "path": func(r *Record) { r.Path += "x" }, "way": func(r *Record) { r.Way = Undo },
 		"attempt": func(r *Record) { r.Attempt++ }, "generation": func(r *Record) { r.Generation++ }, "key": func(r *Record) { r.Key += "x" },
 		"class": func(r *Record) { r.Class = Refused }, "node": func(r *Record) { r.Node += "x" },
-		"data": func(r *Record) { r.Data = append(r.Data[:len(r.Data):len(r.Data)], ' ') },
+		"data": func(r *Record) { r.Data = append(slices.Clip(r.Data), ' ') },
 		"hash": func(r *Record) { r.Hash = bytes.Repeat([]byte{1}, 32) },
 	}
 	if fields := reflect.TypeFor[Record]().NumField(); fields != len(changes) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// ErrTaskLost: the caller has no lease on the task. The lease has expired, the task has ended, or
-// there is no such task.
+// ErrTaskLost says that the caller has no lease on the task: the lease has expired, the task has
+// ended, or there is no such task.
 var ErrTaskLost = errors.New("the task's lease is lost")
 
 // Task is work for an outside worker: one attempt of a step. It can be claimed once the append that

@@ -63,11 +63,12 @@ type (
 		Budget *BudgetData       `json:"budget,omitempty"` // nil: unchanged
 		Labels map[string]string `json:"labels,omitempty"` // to set; "" removes a label
 	}
-	// Approve and Reject decide an approval.
+	// Approve decides an approval: its step succeeds.
 	Approve struct {
 		Shown string          `json:"shown,omitempty"` // the hash of what the person was shown
 		Data  json.RawMessage `json:"data,omitempty"`
 	}
+	// Reject decides an approval: its step fails.
 	Reject struct {
 		Shown string          `json:"shown,omitempty"`
 		Data  json.RawMessage `json:"data,omitempty"`
@@ -77,9 +78,10 @@ type (
 		Name string          `json:"name"`
 		Data json.RawMessage `json:"data,omitempty"` // the payload
 	}
-	// Release and Revert are a parent's decision about a child that has reached its goal.
+	// Release is a parent's decision that a child's result stays.
 	Release struct{}
-	Revert  struct{}
+	// Revert is a parent's decision that a child that has reached its goal is undone.
+	Revert struct{}
 	// EndTask reports how an attempt ended that a worker or a child saga made.
 	EndTask struct {
 		Way     journal.Way `json:"way,omitempty"`

@@ -224,12 +224,7 @@ type Compensation struct {
 
 // Applies reports whether the compensation is declared for steps that ended with the class.
 func (c *Compensation) Applies(class journal.Class) bool {
-	for _, on := range c.On {
-		if on == class {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.On, class)
 }
 
 // Signals returns the sorted names of the signals that the definition's steps wait for.

@@ -11,12 +11,11 @@ import (
 	"recourse/journal"
 )
 
-// TraceID is a trace's id, and SpanID a span's id, in the format of W3C Trace Context. All zeros
-// mean no id.
-type (
-	TraceID [16]byte
-	SpanID  [8]byte
-)
+// TraceID is a trace's id in the format of W3C Trace Context. All zeros mean no id.
+type TraceID [16]byte
+
+// SpanID is a span's id in the format of W3C Trace Context. All zeros mean no id.
+type SpanID [8]byte
 
 // String writes the id in hex.
 func (t TraceID) String() string { return hex.EncodeToString(t[:]) }

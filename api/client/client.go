@@ -52,8 +52,7 @@ func (e *Error) Error() string {
 // temporary reports whether a retry may succeed: the server is down or overloaded, or a request
 // with the same key is in flight.
 func temporary(err error) bool {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Code == "key_in_flight"
 	}
 	return err != nil
@@ -159,8 +158,7 @@ const (
 func backoff(ctx context.Context, n int, err error) error {
 	d := min(minBackoff<<min(n, 10), maxBackoff)
 	d = d/2 + mathrand.N(d/2)
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		d = max(d, min(e.retryAfter, maxBackoff))
 	}
 	t := time.NewTimer(d)

@@ -189,6 +189,6 @@ func (r *rig) run(w client.Worker) (stop func() error) {
 		}
 		return err
 	}
-	r.t.Cleanup(func() { stop() })
+	r.t.Cleanup(func() { _ = stop() })
 	return stop
 }

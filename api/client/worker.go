@@ -95,7 +95,7 @@ type running struct {
 	work     sync.WaitGroup
 }
 
-// claims claims tasks while handlers are free.
+// claims is the loop that claims tasks while handlers are free.
 func (r *running) claims(ctx context.Context) error {
 	// Tasks in a response that is not read are lost until their leases end, so the last claim may
 	// still finish.

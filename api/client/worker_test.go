@@ -253,10 +253,10 @@ func TestClaimAnswerLost(t *testing.T) {
 func TestDrain(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
-	begun, go_on := make(chan bool), make(chan bool)
+	begun, resume := make(chan bool), make(chan bool)
 	stop := r.run(client.Worker{Handle: func(ctx context.Context, task client.Task) (any, error) {
 		begun <- true
-		<-go_on
+		<-resume
 		return square(ctx, task)
 	}})
 	id := r.square(4)
@@ -264,7 +264,7 @@ func TestDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	later := r.square(5)
-	close(go_on)
+	close(resume)
 	if err := <-stopped; err != nil {
 		t.Errorf("Run: %v", err)
 	}

@@ -247,7 +247,7 @@ func (v *request) posted() url.Values {
 	return v.r.PostForm
 }
 
-// returns returns the page that a form leads back to: the one it names, or the saga's.
+// returns is the page that a form leads back to: the one it names, or the saga's.
 func (v *request) returns() string {
 	if to := local(v.r.PostFormValue("back")); to != "/" {
 		return to

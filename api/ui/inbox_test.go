@@ -57,7 +57,7 @@ func status(method, prefix string, code int) world.Rule {
 	return world.Rule{Match: world.Match{Method: method, PathPrefix: prefix}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: code}}
 }
 
-// waits waits until a saga has an inbox entry, and returns its id.
+// waits returns a saga's inbox entry's id as soon as there is one.
 func (x *site) waits(id string) string {
 	x.t.Helper()
 	x.until("saga "+id+" waits for a person", func() bool { return len(x.saga(id).Open) > 0 })
@@ -271,7 +271,7 @@ func TestBulkApprove(t *testing.T) {
 			form[i] = q.Encode()
 		}
 	}
-	send := append(form, "outcome", "approve", "reason", "the list of Monday")
+	send := append(slices.Clip(form), "outcome", "approve", "reason", "the list of Monday")
 	a = x.post("/inbox/together/run", send...).want(200)
 	a.has("1 done", "2 not", "✓ done", "The approval is decided", "the inbox entry has changed since it was shown", `href="/inbox?kind=approval"`)
 	x.becomes(ids[0], saga.Succeeded)

@@ -137,12 +137,11 @@ func (p *sagaView) forms(v *request, was *tried) *rest.Problem {
 // asked returns the step's last status check, as it was sent to the remote service; nil if none was
 // sent.
 func (d *sagaPage) asked(e entry) []check {
-	for i := len(d.Records) - 1; i >= 0; i-- {
-		r := &d.Records[i]
-		if t := history.TrackOf(r); !t.Check || t.Step != e.Path || r.Kind != journal.Intent {
+	for _, r := range slices.Backward(d.Records) {
+		if t := history.TrackOf(&r); !t.Check || t.Step != e.Path || r.Kind != journal.Intent {
 			continue
 		}
-		if intent, ok := history.DataOf[saga.IntentData](r); ok && intent.Request != nil {
+		if intent, ok := history.DataOf[saga.IntentData](&r); ok && intent.Request != nil {
 			return []check{{Says: "Repeat its status check:", Request: intent.Request.String()}}
 		}
 	}
@@ -189,7 +188,7 @@ func reasonOf(s machine.View) *reason {
 	case saga.Stuck:
 		r.Word = "Stuck while being undone"
 	}
-	if !strings.HasPrefix(string(s.Reason.Code), "step_") && s.Reason.Code != "rejected" {
+	if !strings.HasPrefix(s.Reason.Code, "step_") && s.Reason.Code != "rejected" {
 		r.Step = "" // the step is only the one that was running
 	}
 	return r

@@ -44,7 +44,11 @@ func (m Main) Run(ctx context.Context) (code int) {
 			code = int(early)
 		}
 	}()
-	return a.Report(dispatch(a, m.Args))
+	err := dispatch(a, m.Args)
+	if err == nil {
+		err = a.OutputError()
+	}
+	return a.Report(err)
 }
 
 type earlyExit int

@@ -16,7 +16,7 @@ import (
 // says asserts that a line of a report has a mark, a check and a text.
 func says(t *testing.T, report, mark, check, text string) {
 	t.Helper()
-	for _, line := range strings.Split(report, "\n") {
+	for line := range strings.SplitSeq(report, "\n") {
 		if strings.HasPrefix(line, mark+" "+check+" ") && strings.Contains(line, text) {
 			return
 		}
@@ -38,7 +38,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	env = append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+sink.URL)
 	out := ok(t, env, "doctor", "--config", config, "--database", db, "--server", s.url)
 	report := strings.NewReplacer(config, "c.yaml", db, "a.db").Replace(out)
-	for _, line := range strings.Split(strings.TrimSpace(report), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(report), "\n") {
 		if !strings.HasPrefix(line, "✓ ") && !strings.HasPrefix(line, "! disk") {
 			t.Errorf("%s", line)
 		}

@@ -43,7 +43,7 @@ steps:
 	}
 	line := func(with string) string {
 		t.Helper()
-		for _, l := range strings.Split(ok(t, s.env, "inbox", "--saga", id), "\n") {
+		for l := range strings.SplitSeq(ok(t, s.env, "inbox", "--saga", id), "\n") {
 			if c, is := strings.CutPrefix(l, "  → "); is && strings.Contains(c, with) {
 				return c
 			}

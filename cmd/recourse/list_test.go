@@ -121,7 +121,7 @@ func TestYAMLOutput(t *testing.T) {
 		if r.code != cli.OK {
 			t.Errorf("%v: exit %d: %s", args, r.code, r.errOut)
 		}
-		for _, doc := range strings.Split(strings.TrimPrefix(r.out, "---\n"), "---\n") {
+		for doc := range strings.SplitSeq(strings.TrimPrefix(r.out, "---\n"), "---\n") {
 			var v any
 			if err := yaml.Load([]byte(doc), &v); err != nil || json.Valid([]byte(doc)) && strings.TrimSpace(doc) != "[]" {
 				t.Errorf("%v: %v: not YAML, or JSON: %s", args, err, doc)

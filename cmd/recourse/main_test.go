@@ -97,7 +97,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- m.Run(ctx)
-		write.Close()
+		_ = write.Close()
 	}()
 	out := bufio.NewReader(read)
 	line, err := out.ReadString('\n')
@@ -108,7 +108,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 		cancel()
 		t.Fatalf("serve: exit %d: %s", <-ended, s.log)
 	}
-	go io.Copy(io.Discard, read)
+	go func() { _, _ = io.Copy(io.Discard, read) }()
 	s.wait = sync.OnceValue(func() int { return <-ended })
 	s.stop = func() int {
 		cancel()
@@ -127,7 +127,7 @@ func worldFor(t *testing.T) (*world.Server, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Close() })
+	t.Cleanup(func() { _ = w.Close() })
 	var env []string
 	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
 		env = append(env, config.VarPrefix+service+"="+w.URL+"/"+service)

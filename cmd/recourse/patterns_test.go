@@ -138,7 +138,7 @@ func newPlay(t *testing.T, before func(db string)) *play {
 			return
 		}
 		rw.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(rw).Encode(map[string]any{"model": "scripted", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
+		_ = json.NewEncoder(rw).Encode(map[string]any{"model": "scripted", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
 			"message": map[string]any{"role": "assistant", "content": (*says)(int(calls.Add(1)) - 1)}}},
 			"usage": map[string]any{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
 	}))
@@ -252,8 +252,8 @@ func (p *play) python(text string, env ...string) (firstLine func() string) {
 			p.Fatalf("the page's programs need python3: %v", err)
 		}
 		p.Cleanup(func() {
-			c.Process.Kill()
-			c.Wait()
+			_ = c.Process.Kill()
+			_ = c.Wait()
 			p.Logf("%s", &log)
 		})
 		return func() string {

@@ -73,7 +73,7 @@ func TestNoConnectionLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer admin.Exec(t.Context(), `DROP ROLE `+role)
+	defer func() { _, _ = admin.Exec(t.Context(), `DROP ROLE `+role) }()
 	u.User = url.User(role)
 	for _, args := range [][]string{{"migrate", "up"}, {"verify"}} {
 		r := run(t, nil, append(args, "--database", u.String())...)

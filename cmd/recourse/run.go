@@ -146,8 +146,7 @@ func (l *local) begin(file string, actions *definition.Actions, o machine.StartO
 		}
 	}
 	doc, def, _, err := l.catalog.Publish(ctx, def.Name, def.Source, "")
-	var errs *dsl.Errors
-	if errors.As(err, &errs) {
+	if errs, ok := errors.AsType[*dsl.Errors](err); ok {
 		return cli.Exit(cli.Usage, errs)
 	} else if err != nil {
 		return err

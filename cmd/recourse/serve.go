@@ -106,7 +106,7 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	defer stop()
 	if c.WhileStdin {
 		go func() {
-			io.Copy(io.Discard, a.Stdin)
+			_, _ = io.Copy(io.Discard, a.Stdin)
 			stop()
 		}()
 	}
@@ -223,7 +223,7 @@ func (c *serveCmd) serveProfiles(log *slog.Logger) (stop func(), err error) {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
 	}
 	server := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(l)
+	go func() { _ = server.Serve(l) }() // ends by Close
 	log.Info("profiles", "url", "http://"+l.Addr().String()+"/debug/pprof/")
 	return func() { server.Close() }, nil
 }

@@ -129,7 +129,9 @@ func TestServeBoundsBodies(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		go io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"+more+"Content-Length: "+length+"\r\n\r\n"+body)
+		go func() {
+			_, _ = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"+more+"Content-Length: "+length+"\r\n\r\n"+body)
+		}()
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {

@@ -169,7 +169,7 @@ func TestKeys(t *testing.T) {
 	s := serve(t, nil, "--database", db)
 	env := []string{"RECOURSE_DATABASE=" + db}
 	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "dashboard"))
-	viewer := append(s.env, "RECOURSE_API_KEY="+secret)
+	viewer := append(slices.Clip(s.env), "RECOURSE_API_KEY="+secret)
 	ok(t, viewer, "list")
 	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != cli.Forbidden {
 		t.Errorf("a viewer publishes: exit %d: %s", r.code, r.errOut)

@@ -37,8 +37,8 @@ func worker(t *testing.T, s *serving, more []string, name string, args ...string
 			return
 		}
 		stopped = true
-		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-		c.Wait()
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		_ = c.Wait()
 		t.Logf("%s %s:\n%s", name, strings.Join(args, " "), &log)
 	}
 	t.Cleanup(stop)

@@ -3,6 +3,7 @@ package world
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 )
@@ -54,9 +55,7 @@ func (a answer) replayed() bool { return a.header.Get("Idempotency-Replayed") ==
 
 // start writes the header; a body of length bytes follows. A negative length omits Content-Length.
 func (a answer) start(rw http.ResponseWriter, length int) {
-	for name, values := range a.header {
-		rw.Header()[name] = values
-	}
+	maps.Copy(rw.Header(), a.header)
 	if length >= 0 {
 		rw.Header().Set("Content-Length", strconv.Itoa(length))
 	}

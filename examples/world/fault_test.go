@@ -176,7 +176,7 @@ func TestHangEndsWithTheClient(t *testing.T) {
 		}()
 		synctest.Wait()
 		goAway()
-		if got := <-ended; got != http.ErrAbortHandler {
+		if got := <-ended; got != any(http.ErrAbortHandler) {
 			t.Errorf("got %v, want ErrAbortHandler: a recorder has no connection to close", got)
 		}
 		w.Close()

@@ -10,11 +10,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/mattn/go-isatty"
 
@@ -39,7 +41,7 @@ type App struct {
 
 // New returns the environment of a command that prints to these streams.
 func New(ctx context.Context, env []string, stdin io.Reader, stdout, stderr io.Writer) *App {
-	a := &App{Ctx: ctx, Env: env, Variables: environ(env), Stdin: stdin, Stdout: stdout, Stderr: stderr, Program: os.Executable}
+	a := &App{Ctx: ctx, Env: env, Variables: environ(env), Stdin: stdin, Stdout: &output{Writer: stdout}, Stderr: stderr, Program: os.Executable}
 	a.TTY = IsTerminal(stdout)
 	a.Live = a.TTY && a.Variables["TERM"] != "dumb"
 	a.Colour = a.Live && a.Variables["NO_COLOR"] == ""
@@ -60,8 +62,39 @@ func (a *App) Report(err error) int {
 	return code
 }
 
-// Printf writes to Stdout. Write errors are ignored, because there is nowhere to report them.
+// Printf writes to Stdout. It returns no error: OutputError has the first one.
 func (a *App) Printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
+
+// OutputError returns the first error of writing to Stdout, such as that of a full disk. The program
+// reports it when the command has ended, because then a result is missing or cut off.
+func (a *App) OutputError() error {
+	o, ok := a.Stdout.(*output)
+	if !ok {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.first
+}
+
+// output remembers the first error of its writer.
+type output struct {
+	io.Writer
+
+	mu    sync.Mutex
+	first error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.first = cmp.Or(o.first, fmt.Errorf("the output is not complete: %w", err))
+	}
+	return n, err
+}
 
 // Note writes a line of progress to Stderr.
 func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }

@@ -37,8 +37,7 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // ExitCode returns the exit code of an error.
 func ExitCode(err error) int {
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
 	return Failed

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"io"
 
 	"recourse/journal"
 )
@@ -15,11 +14,10 @@ func (a *App) Raw(body []byte) error {
 		if err != nil {
 			return err
 		}
-		a.Stdout.Write(text)
+		a.Printf("%s", text)
 		return nil
 	}
-	a.Stdout.Write(bytes.TrimRight(body, "\n"))
-	io.WriteString(a.Stdout, "\n")
+	a.Printf("%s\n", bytes.TrimRight(body, "\n"))
 	return nil
 }
 

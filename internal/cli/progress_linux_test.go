@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -46,13 +47,13 @@ func TestProgressOnATerminal(t *testing.T) {
 		p.Until(t, fmt.Sprintf("%d/4 sagas", i))
 	}
 	bar.End()
-	fmt.Fprintln(p.Slave, "after it")
+	_, _ = fmt.Fprintln(p.Slave, "after it")
 	release := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() { ended <- a.During("migrating", func() error { <-release; return io.EOF }) }()
 	p.Until(t, "migrating  1 s")
 	close(release)
-	if err := <-ended; err != io.EOF {
+	if err := <-ended; !errors.Is(err, io.EOF) {
 		t.Errorf("got %v", err)
 	}
 	p.CheckWidth(t)

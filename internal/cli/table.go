@@ -35,7 +35,7 @@ func (a *App) Table(columns []Column, rows [][]string) {
 	for _, row := range rows {
 		fmt.Fprintln(w, strings.Join(clean(row), "\t"))
 	}
-	w.Flush()
+	_ = w.Flush() // App reports the error
 }
 
 // heads returns the columns' titles.

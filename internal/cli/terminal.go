@@ -22,7 +22,11 @@ func (a *App) Columns() int { return a.size("COLUMNS", usualColumns, func(c, _ i
 func (a *App) Rows() int { return a.size("LINES", usualRows, func(_, r int) int { return r }) }
 
 func (a *App) size(variable string, usual int, of func(columns, rows int) int) int {
-	if f, ok := a.Stdout.(*os.File); ok {
+	w := a.Stdout
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
+	if f, ok := w.(*os.File); ok {
 		if n := of(sizeOf(f)); n > 0 {
 			return n
 		}
@@ -39,7 +43,7 @@ func Wrap(text, indent string, width, lines int) string {
 	room := max(width-utf8.RuneCountInString(indent), 20)
 	var out []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch n := utf8.RuneCountInString(line) + 1 + utf8.RuneCountInString(word); {
 		case line == "":
 			line = word

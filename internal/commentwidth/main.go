@@ -163,7 +163,7 @@ func item(line string) bool {
 func filled(indent string, paragraph []string) (out []string) {
 	line := ""
 	for _, l := range paragraph {
-		for _, word := range strings.Fields(strings.TrimPrefix(strings.TrimSpace(l), "//")) {
+		for word := range strings.FieldsSeq(strings.TrimPrefix(strings.TrimSpace(l), "//")) {
 			switch longer := line + " " + word; {
 			case line == "":
 				line = indent + "// " + word

@@ -96,7 +96,7 @@ func (x *exchange) Close() error {
 		return nil
 	}
 	x.conn.abort()
-	<-x.written
+	<-x.written //nolint:errcheck // the response is what counts
 	x.pool.release(x.origin, nil)
 	return nil
 }

@@ -55,7 +55,7 @@ func TestPlainClientResends(t *testing.T) {
 			}
 			req.Header.Set("Idempotency-Key", "k")
 			if resp, err := client.Do(req); err == nil {
-				io.Copy(io.Discard, resp.Body)
+				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
 		}
@@ -225,7 +225,7 @@ func TestPartsThatLeft(t *testing.T) {
 		defer far.Close()
 		c := newCaller(t, Config{})
 		c.pool.dial = func(context.Context, origin) (*conn, error) { return newConn(near, near), nil }
-		go io.CopyN(io.Discard, far, int64(read))
+		go func() { _, _ = io.CopyN(io.Discard, far, int64(read)) }()
 		a := c.Call(within(t, 30*time.Millisecond), post("http://127.0.0.1", `{}`))
 		if got, want := a, (outcome{Sent: read > 0, Code: "timeout"}); !got.is(want) {
 			t.Errorf("%d bytes were read: Call = %+v, want %+v", read, got, want)

@@ -51,8 +51,8 @@ func (h *heldConn) Write(p []byte) (int, error) {
 
 func (h *heldConn) flush() {
 	h.holds = false
-	h.Conn.SetWriteDeadline(time.Time{}) // which the closing alert has set
-	h.buf.WriteTo(h.Conn)
+	_ = h.Conn.SetWriteDeadline(time.Time{}) // which the closing alert has set
+	_, _ = h.buf.WriteTo(h.Conn)
 }
 
 var versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
@@ -65,7 +65,7 @@ func answering(conn *tls.Conn, say func()) {
 		if err != nil {
 			return
 		}
-		io.Copy(io.Discard, r.Body)
+		_, _ = io.Copy(io.Discard, r.Body)
 		say()
 	}
 }
@@ -77,7 +77,7 @@ func TestTLSReadAhead(t *testing.T) {
 	for version, number := range versions {
 		for name, after := range map[string]func(*tls.Conn){
 			"an answer": func(conn *tls.Conn) { io.WriteString(conn, strings.Replace(egresstest.OK, "{}", "13", 1)) },
-			"the end":   func(conn *tls.Conn) { conn.CloseWrite() },
+			"the end":   func(conn *tls.Conn) { _ = conn.CloseWrite() },
 		} {
 			t.Run(version+", "+name, func(t *testing.T) {
 				url, conf := serveTLS(t, number, func(conn *tls.Conn, under *heldConn) {
@@ -131,8 +131,8 @@ func TestTLSTimeout(t *testing.T) {
 	done := make(chan bool)
 	defer close(done)
 	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, under *heldConn) {
-		under.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		conn.Handshake()
+		_ = under.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		_ = conn.Handshake()
 		<-done
 	})
 	c := newCaller(t, Config{TLS: conf})
@@ -140,7 +140,7 @@ func TestTLSTimeout(t *testing.T) {
 	c.pool.dial = func(ctx context.Context, o origin) (*conn, error) {
 		w, err := dial(ctx, o)
 		if err == nil {
-			w.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetWriteBuffer(4 << 10)
+			_ = w.Conn.(*tls.Conn).NetConn().(*net.TCPConn).SetWriteBuffer(4 << 10)
 		}
 		return w, err
 	}

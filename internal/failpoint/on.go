@@ -122,7 +122,7 @@ func check(action string) string {
 
 func parse() map[string]*point {
 	m := make(map[string]*point)
-	for _, item := range strings.Split(os.Getenv("RECOURSE_FAILPOINTS"), ",") {
+	for item := range strings.SplitSeq(os.Getenv("RECOURSE_FAILPOINTS"), ",") {
 		if item == "" {
 			continue
 		}

@@ -18,9 +18,9 @@ func start(t *testing.T, cfg Config, h http.HandlerFunc) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: h}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	New(cfg).Guard(s)
-	go s.Serve(l)
+	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
 	return l.Addr().String()
 }

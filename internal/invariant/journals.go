@@ -16,7 +16,6 @@ import (
 func (c *sagaCheck) chain(t *sagaState) {
 	whole := c.hashes(t.Saga)
 	if t.brokenAt != nil && whole { // a journal whose hashes are wrong need not replay
-
 		c.say(2, t.brokenSeq(), "it does not replay: %s", strings.TrimPrefix(t.brokenAt.Error(), fmt.Sprintf("saga %s: ", t.ID)))
 	}
 	ends := 0

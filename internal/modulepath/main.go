@@ -58,6 +58,8 @@ func rename(root, to string) error {
 			return nil
 		case d.Name() == "go.mod":
 			return change(path, func(text []byte) ([]byte, error) { return renameModule(text, from, to), nil })
+		case d.Name() == ".golangci.yml":
+			return change(path, func(text []byte) ([]byte, error) { return renameFunctions(text, from, to), nil })
 		case filepath.Ext(path) == ".md":
 			return change(path, func(text []byte) ([]byte, error) { return renameShown(text, from, to), nil })
 		case filepath.Ext(path) == ".go":
@@ -85,6 +87,13 @@ func renameModule(text []byte, from, to string) []byte {
 		path, _ := renamed(strings.TrimPrefix(string(line), "module "), from, to)
 		return []byte("module " + path)
 	})
+}
+
+// renameFunctions changes the paths of methods that a linter's configuration names, such as
+// (*recourse/journal/sqlite.Store).Close.
+func renameFunctions(text []byte, from, to string) []byte {
+	method := regexp.MustCompile(`(- \(\*?)` + regexp.QuoteMeta(from) + `/`)
+	return method.ReplaceAll(text, []byte("${1}"+to+"/"))
 }
 
 // renameShown changes what a document shows of go.mod and of imports.

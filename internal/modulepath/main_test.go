@@ -48,6 +48,14 @@ func TestWorkerOutside(t *testing.T) {
 	build(t, ours)
 }
 
+func TestRenameFunctions(t *testing.T) {
+	const before = "- (*recourse/journal.Store).Close\n- (recourse/journal.Store).Close\n- recourse/x\n- (*recoursed/x.Y).Close\n"
+	const after = "- (*e.org/r/journal.Store).Close\n- (e.org/r/journal.Store).Close\n- recourse/x\n- (*recoursed/x.Y).Close\n"
+	if got := string(renameFunctions([]byte(before), "recourse", "e.org/r")); got != after {
+		t.Error(got)
+	}
+}
+
 func TestRenameImports(t *testing.T) {
 	const before = "package a\n\nimport (\n\t\"recoursed\"\n\n\tx \"recourse/saga\"\n\t_ `recourse`\n)\n\nvar agent = \"recourse/1\"\n"
 	const after = "package a\n\nimport (\n\t\"recoursed\"\n\n\tx \"e.org/r/saga\"\n\t_ \"e.org/r\"\n)\n\nvar agent = \"recourse/1\"\n"

@@ -73,7 +73,10 @@ const (
 func Await(ctx context.Context, db Querier) error {
 	for began := time.Now(); ; {
 		r, err := Read(ctx, db)
-		if err != nil || !r.Missing() {
+		if err != nil {
+			return ctx.Err()
+		}
+		if !r.Missing() {
 			return nil
 		}
 		if time.Since(began) > standbyTime {

@@ -120,7 +120,7 @@ func (s *Source) read(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("secret %s cannot be read, check the file's permissions: %w", name, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	content, err := io.ReadAll(io.LimitReader(f, MaxSize+3)) // the line break does not count
 	if err != nil {
 		return "", fmt.Errorf("secret %s cannot be read: %w", name, err)

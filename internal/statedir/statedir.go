@@ -80,12 +80,11 @@ func (d *Dir) take() error {
 // power failure.
 func (d *Dir) read() (n note, err error) {
 	err = json.NewDecoder(io.NewSectionReader(d.file, 0, 1<<10)).Decode(&n)
-	var pathError *os.PathError
-	if errors.As(err, &pathError) {
+	if _, ok := errors.AsType[*os.PathError](err); ok {
 		return note{}, err
 	}
 	if err != nil {
-		return note{}, nil
+		return note{}, nil //nolint:nilerr // the file was cut off
 	}
 	return n, nil
 }

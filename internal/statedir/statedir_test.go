@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	fmt.Println("held")
-	bufio.NewReader(os.Stdin).ReadString('\n')
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	os.Exit(0) // without Close
 }
 
@@ -51,7 +51,7 @@ func hold(t *testing.T, dir string) (p *exec.Cmd, after string) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); p.Process.Kill(); p.Wait() })
+	t.Cleanup(func() { _ = in.Close(); _ = p.Process.Kill(); _ = p.Wait() })
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "held" {
 		after = lines.Text()
@@ -83,7 +83,7 @@ func TestKilledProcess(t *testing.T) {
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.Wait() // it was killed
+	_ = p.Wait() // it was killed
 	second, after := hold(t, dir)
 	if want := fmt.Sprintf("after %q", name); after != want {
 		t.Errorf("the second process begins %s, want %s", after, want)
@@ -91,7 +91,7 @@ func TestKilledProcess(t *testing.T) {
 	if err := second.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	second.Wait() // it was killed
+	_ = second.Wait() // it was killed
 	if got, want := open(t, dir).Predecessor(), fmt.Sprint("process-", second.Process.Pid); got != want {
 		t.Errorf("Predecessor() = %q, want %q", got, want)
 	}

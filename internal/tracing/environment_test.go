@@ -85,7 +85,7 @@ func TestSampler(t *testing.T) {
 		if third(&one) {
 			n++
 		}
-		if third(&one) != third(&one) {
+		if again := third(&one); again != third(&one) {
 			t.Fatal("it says one thing, then another")
 		}
 	}

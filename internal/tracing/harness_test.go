@@ -294,7 +294,9 @@ func (r *rig) node(c *receiver) *node {
 	go func() { done <- n.Run(ctx) }()
 	n.stop = sync.OnceFunc(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
 		caller.Close()
 		flush, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

@@ -22,7 +22,7 @@ func costs(b *bench) {
 		copy(id[6:], newID().Bytes()[6:])
 		return id
 	}
-	make := func(id uuid.UUID, definition string, r *journal.Row) journal.Cost {
+	cost := func(id uuid.UUID, definition string, r *journal.Row) journal.Cost {
 		a := begin(id)
 		a.Start.Definition, a.Row = definition, r
 		b.ok(a)
@@ -30,10 +30,10 @@ func costs(b *bench) {
 	}
 	over := ended()
 	over.Labels, over.Summary = map[string]string{"tier": "gold"}, json.RawMessage(`{"cost":{"spent":"9007199254740993.10"}}`)
-	one := make(at(0), "trip", row("running"))
-	two := make(at(1), "refund", over)
-	three := make(at(2), "trip", over)
-	four := make(at(1000), "trip", row("waiting"))
+	one := cost(at(0), "trip", row("running"))
+	two := cost(at(1), "refund", over)
+	three := cost(at(2), "trip", over)
+	four := cost(at(1000), "trip", row("waiting"))
 	from := func(ms int64) uuid.UUID { return journal.FirstID(epoch.Add(time.Duration(ms) * time.Millisecond)) }
 	for _, tt := range []struct {
 		name string

@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -234,7 +233,7 @@ func pingAndClose(b *bench) {
 	}
 	for i := range 2 {
 		if _, err := b.Saga(b.ctx, newID()); err == nil {
-			b.Error(fmt.Sprintf("a closed store reads (%d)", i))
+			b.Errorf("a closed store reads (%d)", i)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error 
 	seen, blind := point{s.lineage.system, s.lineage.timeline}, s.lineage.blind
 	s.lineage.mu.Unlock()
 	if blind != nil || seen.system == "" {
-		return nil
+		return nil //nolint:nilerr // the table may be empty
 	}
 	if err == nil {
 		if err := (&lineage{system: system, timeline: timeline}).observe(seen); err != nil && seen.timeline > 0 {

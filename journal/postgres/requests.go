@@ -17,7 +17,7 @@ import (
 // Begin implements journal.Requests.
 func (s *Store) Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r journal.Reply, fresh bool, err error) {
 	// An existing reservation may be abandoned before it is read. Then Begin tries again.
-	for try := 0; try < maxTries; try++ {
+	for range maxTries {
 		n, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, expires_at) VALUES ($1, $2, false, 0, {now} + $3)
 			ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = false, status = 0, header = NULL, body = NULL,
 			expires_at = excluded.expires_at WHERE requests.expires_at <= excluded.expires_at - $3`), key, fingerprint, ttl.Milliseconds())

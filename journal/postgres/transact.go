@@ -137,7 +137,7 @@ func single(ctx context.Context, conn connection, st stmt) error {
 
 // results reads the responses to a pipeline.
 func results(br pgx.BatchResults, stmts []stmt) error {
-	defer br.Close() // an error after the response to COMMIT does not undo the commit
+	defer func() { _ = br.Close() }() // an error after the response to COMMIT does not undo the commit
 	if _, err := br.Exec(); err != nil {
 		return outcome(err, false)
 	}
@@ -203,8 +203,7 @@ func outcome(err error, committing bool) error {
 
 // code returns the code of a server's error; "" for other errors.
 func code(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""

@@ -127,8 +127,13 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 // start creates a saga, unless its key or its unique value is taken, its version is not the newest,
 // or its parent has ended or is being undone.
 func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
-	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
+	if a.Start == nil {
 		return journal.Result{Err: journal.ErrConflict}, nil
+	}
+	if _, err := t.missing(a, 0); errors.Is(err, journal.ErrConflict) {
+		return journal.Result{Err: err}, nil
+	} else if err != nil {
+		return journal.Result{}, err
 	}
 	st := a.Start
 	switch err := t.startable(st); {

@@ -63,7 +63,7 @@ func TestClaimAfterUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One of these was not taken, and one was deleted.
-	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())})
+	s.lost = append(slices.Clip(took), journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())})
 	again, err := s.Claim(t.Context(), "n", 1)
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func noSuch(k *kind.Format) string {
 func (s *schema) properties(url string) []string {
 	_, fragment, _ := strings.Cut(url, "#")
 	at := s.doc
-	for _, token := range strings.Split(fragment, "/") {
+	for token := range strings.SplitSeq(fragment, "/") {
 		if token == "" {
 			continue
 		}

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,8 +82,8 @@ func (n *Node) Pointer() string {
 		tokens = append(tokens, n.token)
 	}
 	var b strings.Builder
-	for i := len(tokens) - 1; i >= 0; i-- {
-		b.WriteString("/" + escapeToken(tokens[i]))
+	for _, token := range slices.Backward(tokens) {
+		b.WriteString("/" + escapeToken(token))
 	}
 	return b.String()
 }

@@ -49,10 +49,10 @@ func (p *parser) retry(n *Node, base retry.Policy) retry.Policy {
 		r.Max, _ = p.duration(v, time.Millisecond)
 	}
 	if v := n.Get("factor"); v != nil {
-		r.Factor, _ = p.thousandths(v, 1000, 100_000, "a number from 1 to 100 with at most three places, such as 2 or 1.5")
+		r.Factor = p.thousandths(v, 1000, 100_000, "a number from 1 to 100 with at most three places, such as 2 or 1.5")
 	}
 	if v := n.Get("jitter"); v != nil {
-		r.Jitter, _ = p.thousandths(v, 0, 1000, "a number from 0 to 1 with at most three places, such as 0.3")
+		r.Jitter = p.thousandths(v, 0, 1000, "a number from 0 to 1 with at most three places, such as 0.3")
 	}
 	if v := n.Get("on"); v != nil {
 		r.On = p.reasons(v)

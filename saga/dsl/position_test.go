@@ -39,7 +39,7 @@ func TestPositions(t *testing.T) {
 				if errs == nil || len(errs.List) != 1 || errs.List[0].Code != "unknown_function" {
 					t.Fatalf("%q: %v, want one unknown_function", src, errs)
 				}
-				before := src[:strings.Index(src, "nosuch")]
+				before, _, _ := strings.Cut(src, "nosuch")
 				line := strings.Count(before, "\n") + 1
 				column := utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:]) + 1
 				if e := errs.List[0]; e.Line != line || e.Column != column {

@@ -66,7 +66,7 @@ func TestCronAcrossTimeChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for range strings.Fields(tt.want) {
+		for range strings.FieldsSeq(tt.want) {
 			at = def.Triggers[0].Cron.Next(at)
 			got = append(got, at.Format(time.RFC3339))
 		}

@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"recourse/saga"
@@ -36,7 +37,7 @@ func (d *Decoder) Use(name, with *Node) saga.Body {
 	}
 	for _, secret := range a.Secrets {
 		if !contains(p.def.Secrets, secret) {
-			p.def.Secrets = append(p.def.Secrets[:len(p.def.Secrets):len(p.def.Secrets)], secret)
+			p.def.Secrets = append(slices.Clip(p.def.Secrets), secret)
 			p.def.Mentions = append(p.def.Mentions, mention(name, secret))
 		}
 	}

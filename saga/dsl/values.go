@@ -85,19 +85,19 @@ func (p *parser) whole(n *Node, least, most int64) (int64, bool) {
 }
 
 // thousandths reads a decimal of at most three places exactly.
-func (p *parser) thousandths(n *Node, least, most int, want string) (int, bool) {
+func (p *parser) thousandths(n *Node, least, most int, want string) int {
 	if n.Form == Scalar && n.kind == numberScalar {
 		before, after, _ := strings.Cut(n.value, ".")
 		after = strings.TrimRight(after, "0")
 		if len(after) <= 3 && len(before) <= 6 {
 			i, err := strconv.Atoi(before + (after + "000")[:3])
 			if err == nil && i >= least && i <= most {
-				return i, true
+				return i
 			}
 		}
 	}
 	p.expect(n, want)
-	return 0, false
+	return 0
 }
 
 var durationForm = regexp.MustCompile(`^(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?(?:([0-9]{1,9})ms)?$`)

@@ -3,6 +3,7 @@ package dsl
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -45,8 +46,8 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	}
 	if block, ok := s.Body.(saga.Block); ok {
 		branches := block.Lists()
-		for i := len(branches) - 1; i >= 0; i-- {
-			inner := w.ahead(branches[i], ahead{}, contained(s))[0]
+		for _, branch := range slices.Backward(branches) {
+			inner := w.ahead(branch, ahead{}, contained(s))[0]
 			a.fallible, a.decides = cmp.Or(inner.fallible, a.fallible), cmp.Or(inner.decides, a.decides)
 		}
 	}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/cockroachdb/apd/v3"
 )
@@ -41,7 +42,7 @@ func arithmetic(op string, a, b json.Number) (json.Number, error) {
 
 // asTooLarge keeps errors of this package. The other errors of apd are about the range of numbers.
 func asTooLarge(err error) error {
-	if e, ok := err.(*EvalError); ok {
+	if e, ok := errors.AsType[*EvalError](err); ok {
 		return e
 	}
 	return errTooLarge()

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -200,7 +201,7 @@ func (c *compiler) matches(n *ast.BinaryNode) node {
 	if lit, ok := n.Right.(*ast.StringNode); ok {
 		p, err := compilePattern(lit.Value)
 		if err != nil {
-			e, _ := err.(*EvalError)
+			e, _ := errors.AsType[*EvalError](err)
 			return c.bad(n.Right, e.Code, "%s", e.Detail)
 		}
 		b.pattern = p

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func pageResult(tb testing.TB, src string, env Env) string {
 		return errs[0].Error()
 	}
 	raw, err := tpl.JSON(env)
-	if e, ok := err.(*EvalError); ok {
+	if e, ok := errors.AsType[*EvalError](err); ok {
 		return "error " + e.Code
 	}
 	return string(raw)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -273,7 +274,7 @@ func TestBool(t *testing.T) {
 		t.Errorf("Bool = %v, %v; want true", got, err)
 	}
 	_, err := mustCompile(t, `input.amount`).Bool(sample())
-	if e, ok := err.(*EvalError); !ok || e.Code != CodeNotABool || !strings.Contains(e.Detail, "not number") {
+	if e, ok := errors.AsType[*EvalError](err); !ok || e.Code != CodeNotABool || !strings.Contains(e.Detail, "not number") {
 		t.Errorf("Bool of a number: %v, want not_a_bool that says number", err)
 	}
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -148,8 +149,8 @@ func (t *typer) notNothing(cond node, holds bool) []fact {
 
 // canHold evaluates a condition for a path with exactly these names and the given value at its end.
 func (t *typer) canHold(cond node, holds bool, path node, names []string, value any) bool {
-	for i := len(names) - 1; i >= 0; i-- {
-		value = map[string]any{names[i]: value}
+	for _, name := range slices.Backward(names) {
+		value = map[string]any{name: value}
 	}
 	s := newState(nil)
 	s.fuel = probeFuel
@@ -166,7 +167,7 @@ func (t *typer) canHold(cond node, holds bool, path node, names []string, value 
 	if err == nil {
 		return kind(v) != "bool" || v == holds
 	}
-	e, ok := err.(*EvalError)
+	e, ok := errors.AsType[*EvalError](err)
 	return !ok || !slices.Contains(refusals, e.Code)
 }
 

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"unicode/utf8"
 )
@@ -86,7 +87,7 @@ func FuzzEval(f *testing.F) {
 			t.Fatalf("two evaluations differ: %v, %v", errA, errB)
 		}
 		if errA != nil {
-			if e, ok := errA.(*EvalError); !ok || e.Code == "" || e.Detail == "" || e.Expr == "" {
+			if e, ok := errors.AsType[*EvalError](errA); !ok || e.Code == "" || e.Detail == "" || e.Expr == "" {
 				t.Fatalf("a bad error: %#v", errA)
 			}
 			return

@@ -3,6 +3,7 @@ package expr
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"testing"
 )
@@ -75,7 +76,7 @@ func evalJSON(tb testing.TB, src string, env Env) string {
 	}
 	v, err := p.Eval(env)
 	if err != nil {
-		e, ok := err.(*EvalError)
+		e, ok := errors.AsType[*EvalError](err)
 		if !ok {
 			tb.Fatalf("Eval(%q) error is a %T: %v", src, err, err)
 		}

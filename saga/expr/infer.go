@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,7 +90,8 @@ func KindsOf(v any) Kinds {
 	case "object":
 		return KindObject
 	case "number":
-		if _, err := smallInt(v, "it"); err != nil && err.(*EvalError).Code == CodeWrongType {
+		_, err := smallInt(v, "it")
+		if e, ok := errors.AsType[*EvalError](err); ok && e.Code == CodeWrongType {
 			return KindFraction
 		}
 		return KindInteger

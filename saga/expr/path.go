@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -123,7 +124,7 @@ func (n *memberNode) path(s *state) (any, stop, error) {
 		return nil, cut, nil
 	}
 	err = s.missingError(obj, key, n)
-	if e, ok := err.(*EvalError); !ok || e.Code != CodeMissingField {
+	if e, ok := errors.AsType[*EvalError](err); !ok || e.Code != CodeMissingField {
 		return nil, none, err
 	}
 	return nil, missing, err

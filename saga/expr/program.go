@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -142,7 +143,7 @@ func (p *Program) run(s *state) (any, error) {
 
 // located adds the source to an error that has none yet.
 func (p *Program) located(err error) error {
-	if e, ok := err.(*EvalError); ok && e.Expr == "" {
+	if e, ok := errors.AsType[*EvalError](err); ok && e.Expr == "" {
 		return &EvalError{Code: e.Code, Detail: e.Detail, Expr: strings.TrimSpace(p.src)}
 	}
 	return err

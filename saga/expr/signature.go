@@ -1,5 +1,7 @@
 package expr
 
+import "maps"
+
 import "strings"
 
 // kindOf returns the kind of a value, either kind of number for a number.
@@ -105,9 +107,7 @@ func givesMerged(args []*Type) *Type {
 		return Exactly(KindObject)
 	}
 	fields := make(map[string]*Type, len(a.fields)+len(b.fields))
-	for name, f := range a.fields { // any order
-		fields[name] = f
-	}
+	maps.Copy(fields, a.fields)
 	for name, f := range b.fields { // any order
 		if f.kinds&KindAbsent != 0 {
 			f = Union(f.present(), a.field(name), true)

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"unicode/utf8"
 )
@@ -137,9 +138,10 @@ func notJSON(err error) *EvalError {
 
 // reason returns why decoding failed, without the data.
 func reason(err error) string {
-	switch err {
-	case errNotUTF8, errTrailing, errNotJSON:
-		return err.Error()
+	for _, known := range []error{errNotUTF8, errTrailing, errNotJSON} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
 	}
 	return "syntax error"
 }

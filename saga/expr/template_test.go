@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,7 +10,7 @@ import (
 
 // outcome is what a rendering gave, or "<code>".
 func outcome(got string, err error) string {
-	if e, ok := err.(*EvalError); ok {
+	if e, ok := errors.AsType[*EvalError](err); ok {
 		return "<" + e.Code + ">"
 	}
 	if err != nil {

@@ -277,7 +277,7 @@ func TestShapeTable(t *testing.T) {
 	_, rest, _ := strings.Cut(string(doc), "in addition\n")
 	rest, _, _ = strings.Cut(rest, "\n\n")
 	want := make(map[string][]string)
-	for _, row := range strings.Split(rest, "\n") {
+	for row := range strings.SplitSeq(rest, "\n") {
 		shape, columns, _ := strings.Cut(strings.TrimPrefix(row, "\t"), " ")
 		columns = strings.TrimSpace(columns)
 		if shape != "" {

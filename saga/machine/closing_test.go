@@ -3,7 +3,6 @@ package machine_test
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -98,9 +97,6 @@ steps:
     steps:
       - {id: g, http: "POST http://w/g", body: {a: "${item}", b: "x${index}"}, cost: {from: result.body.cost, reserve: 0.90 USD}, compensate: none}
 `
-		if n == 250 {
-			src = strings.Replace(src, "max_parallel: 1000", "max_parallel: 1000", 1)
-		}
 		began := time.Now()
 		h := byHand(t, src, string(in))
 		for k := 0; len(h.open) > 0; k++ {

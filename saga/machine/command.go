@@ -254,7 +254,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 	}
 	m.applied[d.Message], m.lastCommand = true, r.Seq
 	if d.Rejected != nil {
-		return nil
+		return nil //nolint:nilerr // the refusal is the command's result
 	}
 	switch r.Kind {
 	case journal.Paused:

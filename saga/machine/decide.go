@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -504,8 +505,7 @@ func (m *Machine) unsettled() *node {
 	if m.nothingUndone() != "" {
 		return nil
 	}
-	for i := len(m.touched) - 1; i >= 0; i-- {
-		n := m.touched[i]
+	for _, n := range slices.Backward(m.touched) {
 		if n.forward.doubt && n.forward.state != done && n.forward.state != skipped && n.needsSettling() {
 			return n
 		}
@@ -663,15 +663,13 @@ func expressionFailure(where string, err error) *saga.Failure {
 }
 
 func asFailure(where string, err error) *saga.Failure {
-	var f *saga.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*saga.Failure](err); ok {
 		return f
 	}
 	if errors.Is(err, expr.ErrUnknown) {
 		return &saga.Failure{Code: codeUnknown, Title: "it is known only when the saga runs"}
 	}
-	var e *expr.EvalError
-	if errors.As(err, &e) {
+	if _, ok := errors.AsType[*expr.EvalError](err); ok {
 		return expressionFailure(where, err)
 	}
 	return &saga.Failure{Code: "cannot_render", Title: "`" + where + "` could not be made", Detail: err.Error()}

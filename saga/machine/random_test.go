@@ -15,7 +15,6 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"pgregory.net/rapid"
 
-	"recourse/compensation"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
@@ -382,7 +381,7 @@ func (h *history) check() {
 				h.t.Fatalf("cancelled, but succeeded\n%s", h.describe())
 			}
 			if h.m.Status() == saga.Compensated && len(h.m.Residual()) > 0 {
-				h.t.Fatalf("compensated with a residual %v\n%s", []compensation.Residue(h.m.Residual()), h.describe())
+				h.t.Fatalf("compensated with a residual %v\n%s", h.m.Residual(), h.describe())
 			}
 		}
 	}

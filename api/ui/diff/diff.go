@@ -2,6 +2,8 @@
 package diff
 
 import (
+	"slices"
+
 	"recourse/api/ui/format"
 )
 
@@ -24,8 +26,8 @@ const (
 
 // Lines compares two texts line by line, by their longest common subsequence. It returns nil if
 // they are equal.
-func Lines(old, new string) []Line {
-	a, b := format.Lines(old), format.Lines(new)
+func Lines(before, after string) []Line {
+	a, b := format.Lines(before), format.Lines(after)
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -73,9 +75,9 @@ func (d *differ) middle(a, b []string) {
 	if len(a)*len(b) <= mostCells {
 		width := len(b) + 1
 		common := make([]int32, (len(a)+1)*width) // lengths for a[i:] and b[j:]
-		for i := len(a) - 1; i >= 0; i-- {
-			for j := len(b) - 1; j >= 0; j-- {
-				if a[i] == b[j] {
+		for i, line := range slices.Backward(a) {
+			for j, other := range slices.Backward(b) {
+				if line == other {
 					common[i*width+j] = common[(i+1)*width+j+1] + 1
 				} else {
 					common[i*width+j] = max(common[(i+1)*width+j], common[i*width+j+1])

@@ -57,20 +57,20 @@ func TestDiffIsComplete(t *testing.T) {
 		{"1\n2\n3\n4\n5\n", "5\n4\n3\n2\n1\n"},
 		{long("a", 3000) + "m\n", long("b", 3000) + "n\n"},
 	} {
-		var old, new strings.Builder
+		var before, after strings.Builder
 		for _, l := range Lines(pair[0], pair[1]) {
 			if l.Mark == skipMark {
 				t.Fatalf("a line that is left out: %v", l)
 			}
 			if l.Mark != "+" {
-				old.WriteString(l.Text + "\n")
+				before.WriteString(l.Text + "\n")
 			}
 			if l.Mark != "-" {
-				new.WriteString(l.Text + "\n")
+				after.WriteString(l.Text + "\n")
 			}
 		}
-		if old.String() != pair[0] || new.String() != pair[1] {
-			t.Errorf("%.20q to %.20q: the diff is of %.20q and %.20q", pair[0], pair[1], old.String(), new.String())
+		if before.String() != pair[0] || after.String() != pair[1] {
+			t.Errorf("%.20q to %.20q: the diff is of %.20q and %.20q", pair[0], pair[1], before.String(), after.String())
 		}
 	}
 }

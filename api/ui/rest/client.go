@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -195,9 +196,7 @@ func (c *Client) Request(ctx context.Context, method, path string, body []byte, 
 	} else {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Host, req.RemoteAddr, req.RequestURI = c.host, c.addr, path
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)

@@ -100,13 +100,13 @@ func (b *builder) wait(what string, from time.Time, said string) {
 }
 
 // close ends the open waits, and reports whether there were any. Attempts end by their outcomes.
-func (b *builder) close(at time.Time) (any bool) {
+func (b *builder) close(at time.Time) (closed bool) {
 	for i := range b.lane.bars {
 		if one := &b.lane.bars[i]; one.open && one.attempt == 0 {
-			one.open, one.to, any = false, at, true
+			one.open, one.to, closed = false, at, true
 		}
 	}
-	return any
+	return closed
 }
 
 // gist describes an outcome in a few lines.

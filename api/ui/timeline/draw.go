@@ -61,6 +61,7 @@ func (c *chart) draw(link func(string) string) template.HTML {
 	scale := t.b.String()
 	t.b.Reset()
 	t.marks(words, high)
+	//nolint:gosec // texts in it are escaped, and numbers need no escape
 	return template.HTML(fmt.Sprintf(`<svg class="timeline" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`,
 		width, high, width, high, html.EscapeString(t.label())) + patterns + scale + lanes + t.b.String() + "</svg>")
 }

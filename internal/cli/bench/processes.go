@@ -57,7 +57,7 @@ func serveUntilStdinEnds(a *cli.App, h http.Handler) error {
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
-		io.Copy(io.Discard, a.Stdin)
+		_, _ = io.Copy(io.Discard, a.Stdin)
 		s.Close()
 	}()
 	a.Printf("listening on http://%s\n", l.Addr())

@@ -112,7 +112,7 @@ func full(err error) bool {
 // wentBack returns the error about a server that has lost commits, with its address. The driver
 // reports each server that it tried on a line of its own.
 func wentBack(err error) string {
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if strings.Contains(line, postgres.ErrWentBack.Error()) {
 			return strings.Replace(strings.TrimSpace(line), "ValidateConnect failed: ", "", 1)
 		}

@@ -25,7 +25,7 @@ func (c *World) Run(a *cli.App) error {
 		return fmt.Errorf("world: %w", err)
 	}
 	go func() {
-		io.Copy(io.Discard, a.Stdin)
+		_, _ = io.Copy(io.Discard, a.Stdin)
 		stop()
 	}()
 	a.Printf("world listening on %s\n", s.URL)

@@ -114,7 +114,7 @@ func (d *doctor) sqlite() bool {
 		d.failed("database", err)
 		return false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	n, err := io.ReadFull(f, head)
 	switch {
 	case n == 0:

@@ -3,11 +3,11 @@ package export
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -81,7 +81,7 @@ func firstByte(in *bufio.Reader) (byte, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !bytes.ContainsRune([]byte(" \t\r\n"), rune(b)) {
+		if strings.IndexByte(" \t\r\n", b) < 0 {
 			return b, in.UnreadByte()
 		}
 	}

@@ -37,14 +37,14 @@ func Start(a *cli.App, dir string, env []string, name string, args ...string) (*
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &Process{name: name, cmd: exec.Command(self, args...), Ended: make(chan struct{})}
+	p := &Process{name: name, cmd: exec.Command(self, args...), Ended: make(chan struct{})} //nolint:noctx // Kill and Stop end it
 	p.cmd.Env = env
 	p.log = filepath.Join(dir, name+".log")
 	stderr, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
-	defer stderr.Close()
+	defer func() { _ = stderr.Close() }()
 	p.cmd.Stderr = stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -62,8 +62,8 @@ func Start(a *cli.App, dir string, env []string, name string, args ...string) (*
 		read := bufio.NewReader(stdout)
 		line, _ := read.ReadString('\n')
 		said <- line
-		io.Copy(io.Discard, read)
-		p.cmd.Wait() // the caller notices how it ended
+		_, _ = io.Copy(io.Discard, read)
+		_ = p.cmd.Wait() // the caller notices how it ended
 	}()
 	return p, p.await(a.Ctx, said)
 }
@@ -103,7 +103,7 @@ func (p *Process) LastLine() string {
 
 // Kill ends the process as a crash does (SIGKILL), and waits for its end.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill() // fails if it has ended
 	<-p.Ended
 }
 

@@ -173,8 +173,7 @@ func (c *Client) unreachable(err error) error {
 	if c.ctx.Err() != nil {
 		return cli.Exit(cli.Failed, errors.New("interrupted"))
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	return cli.Exit(cli.Unreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.URL, err))
@@ -191,11 +190,12 @@ func (c *Client) Get(path string, into any) (Answer, error) {
 
 // SagaPath returns the path of a saga or of a part of it.
 func SagaPath(id string, parts ...string) string {
-	path := "/v1/sagas/" + url.PathEscape(id)
+	var path strings.Builder
+	path.WriteString("/v1/sagas/" + url.PathEscape(id))
 	for _, p := range parts {
-		path += "/" + url.PathEscape(p)
+		path.WriteString("/" + url.PathEscape(p))
 	}
-	return path
+	return path.String()
 }
 
 // fullID returns the saga id that an abbreviated one stands for, so that several requests mean the

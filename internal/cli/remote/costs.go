@@ -53,8 +53,7 @@ func (c *Costs) Run(a *cli.App) error {
 		return err
 	}
 	if c.Machine() {
-		a.Raw(r.Body)
-		return nil
+		return a.Raw(r.Body)
 	}
 	printCosts(a, c.By, &v)
 	return nil
@@ -83,7 +82,7 @@ func printCosts(a *cli.App, by string, v *CostsAnswer) {
 		fmt.Fprintln(w, strings.Join([]string{story.Short(key, 20), strconv.FormatInt(g.Sagas, 10), strings.TrimSpace(tally.Figure(g.Spent) + " " + g.Currency),
 			tally.Figure(g.Wasted), tally.Figure(g.Median), tally.Figure(g.Max), tally.Brief(g.Tokens.Input + g.Tokens.Output)}, "\t"))
 	}
-	w.Flush()
+	_ = w.Flush() // App reports the error
 	for _, g := range v.Groups {
 		for _, o := range g.Outliers {
 			a.Printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, tally.Figure(o.Spent), g.Currency, story.Short(g.Key, 20), tally.Figure(g.Median))

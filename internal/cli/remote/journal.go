@@ -90,7 +90,6 @@ func (c *Client) stream(id string, follow bool, show func(raw []byte) error, los
 			lost("")
 		}
 		gone = false
-		answered = time.Now()
 		ended, err := records(resp, prefix, &last, show)
 		answered = time.Now()
 		resp.Body.Close()

@@ -70,14 +70,14 @@ func shell(t *testing.T, dir, script string, env ...string) *bufio.Scanner {
 	}
 	cmd.Stdout, cmd.Stderr = write, write
 	err = cmd.Start()
-	write.Close()
+	_ = write.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // it may have ended already
 		_, _ = io.Copy(io.Discard, read)                    // until the last process has ended
-		read.Close()
+		_ = read.Close()
 		_ = cmd.Wait()
 	})
 	return bufio.NewScanner(read)

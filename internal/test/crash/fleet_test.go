@@ -60,7 +60,7 @@ func (f *fleet) launch(i int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	env := append([]string{"RECOURSE_FAILPOINTS_DIR=" + f.dir}, f.cfg.env...)
 	for _, name := range []string{"air", "hotels", "pay", "stock", "ship", "mail", "things"} {
 		env = append(env, "RECOURSE_VAR_"+name+"="+f.cfg.world+"/"+name)

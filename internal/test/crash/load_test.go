@@ -22,7 +22,7 @@ type load struct {
 
 // startLoad makes clients start sagas, each the next one when the last has ended or takes too long.
 // They run the function one until its context ends.
-func startLoad(f *fleet, w *world.Control, timeout string, one func(l *load, ctx context.Context, who int)) *load {
+func startLoad(f *fleet, w *world.Control, timeout string, one func(ctx context.Context, l *load, who int)) *load {
 	l := &load{clients: newClients(f), world: w}
 	l.timeout = timeout
 	l.publish()
@@ -30,7 +30,7 @@ func startLoad(f *fleet, w *world.Control, timeout string, one func(l *load, ctx
 	l.stop, l.people = stop, newPeople(l.clients, w)
 	f.t.Cleanup(l.end)
 	for i := range crowd {
-		l.work.Go(func() { one(l, ctx, i) })
+		l.work.Go(func() { one(ctx, l, i) })
 	}
 	l.help.Go(l.people.run)
 	return l
@@ -48,7 +48,7 @@ func (l *load) end() {
 const crowd = 10
 
 // foul is the load that passes every point: it includes faults of the remote service.
-func foul(l *load, ctx context.Context, who int) {
+func foul(ctx context.Context, l *load, who int) {
 	if who == 0 {
 		l.weather(ctx)
 		return

@@ -74,7 +74,7 @@ func rolling(t *testing.T, sig syscall.Signal, restarts int) (*fleet, *load) {
 }
 
 // fair is a load without faults, of sagas that never wait for long.
-func fair(l *load, ctx context.Context, who int) {
+func fair(ctx context.Context, l *load, who int) {
 	names := []string{"books", "fails", "slow", "ships"}
 	for i := 0; ctx.Err() == nil; i++ {
 		l.one(ctx, names[(who+i)%len(names)], fmt.Sprintf("client-%d-%d", who, i), i)

@@ -48,5 +48,5 @@ func Lock() (unlock func(), err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for another installation: %w", err), lock.Close())
 	}
-	return func() { lock.Close() }, nil
+	return func() { _ = lock.Close() }, nil
 }

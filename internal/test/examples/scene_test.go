@@ -136,7 +136,7 @@ func (s *scene) end() {
 	if s.t.Failed() {
 		s.t.Logf("the server logged:\n%s", s.logged())
 	}
-	s.log.Close()
+	_ = s.log.Close()
 }
 
 func (s *scene) logged() string {

@@ -182,7 +182,7 @@ func ready(eng *engine.Engine, ended <-chan error) bool {
 			return true
 		}
 		select {
-		case <-ended:
+		case <-ended: //nolint:errcheck // the checker judges what clients saw
 			return false
 		case <-look.C:
 		}

@@ -3,6 +3,7 @@ package linearizability_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -98,9 +99,7 @@ func stale() middle {
 }
 
 func copyAnswer(w http.ResponseWriter, a *httptest.ResponseRecorder) {
-	for name, values := range a.Header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.Header())
 	w.WriteHeader(a.Code)
 	_, _ = w.Write(a.Body.Bytes())
 }

@@ -23,7 +23,7 @@ const Env = "RECOURSE_TEST_POSTGRES"
 
 // started references the server, because the server stops when its pipe is closed, and the garbage
 // collector could close it. It stops with this process.
-var started *Cluster
+var started *Cluster //nolint:unused // only the garbage collector must see it
 
 // server returns the URL of the server.
 var server = sync.OnceValues(func() (string, error) {

@@ -59,7 +59,7 @@ func TestHaltResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Stop()
+	defer func() { _ = c.Stop() }()
 	ctx := t.Context()
 	for i, how := range []string{pgserver.Fast, pgserver.Immediate} {
 		conn, err := pgx.Connect(ctx, c.URL)

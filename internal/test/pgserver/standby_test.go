@@ -16,12 +16,12 @@ func TestStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer primary.Stop()
+	defer func() { _ = primary.Stop() }()
 	standby, err := primary.Standby()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer standby.Stop()
+	defer func() { _ = standby.Stop() }()
 	do := func(c *pgserver.Cluster, statement string) error {
 		conn, err := pgx.Connect(ctx, c.URL)
 		if err != nil {

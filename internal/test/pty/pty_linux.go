@@ -55,10 +55,11 @@ func Open(t *testing.T, columns, rows int) *Terminal {
 			}
 		}
 	}()
-	t.Cleanup(func() { master.Close() })
+	t.Cleanup(func() { _ = master.Close() })
 	return p
 }
 
+// Resize changes the size of the terminal.
 func (p *Terminal) Resize(t *testing.T, columns, rows int) {
 	t.Helper()
 	if err := unix.IoctlSetWinsize(int(p.Slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)}); err != nil {
@@ -78,7 +79,7 @@ func (p *Terminal) Shown() string {
 
 // End returns the final text of the screen.
 func (p *Terminal) End() string {
-	p.Slave.Close()
+	_ = p.Slave.Close()
 	<-p.read
 	return p.Shown()
 }

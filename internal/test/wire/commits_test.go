@@ -285,8 +285,8 @@ func TestEveryMethodIsListed(t *testing.T) {
 
 // unlisted are the methods that are in a list of neither kind.
 func unlisted(store reflect.Type, listed []string) (out []string) {
-	for i := range store.NumMethod() {
-		if name := store.Method(i).Name; !slices.Contains(listed, name) {
+	for method := range store.Methods() {
+		if name := method.Name; !slices.Contains(listed, name) {
 			out = append(out, name)
 		}
 	}
@@ -306,8 +306,8 @@ func TestReadingMakesNoCommit(t *testing.T) {
 		}
 		m := store.MethodByName(name)
 		var args []reflect.Value
-		for i := range m.Type().NumIn() {
-			switch in := m.Type().In(i); in {
+		for in := range m.Type().Ins() {
+			switch in {
 			case reflect.TypeFor[context.Context]():
 				args = append(args, ctx)
 			case reflect.TypeFor[uuid.UUID]():

@@ -52,7 +52,7 @@ func (s *session) handshake() bool {
 	}
 	if f := s.p.strikes(Connect, ""); f != nil {
 		if f.Do == Refuse {
-			s.tell(refusal(f))
+			_ = s.tell(refusal(f))
 		}
 		return false
 	}

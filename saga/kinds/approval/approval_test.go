@@ -69,8 +69,7 @@ func TestAwaitRefuses(t *testing.T) {
 }
 
 func codeOf(err error) string {
-	var f *saga.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*saga.Failure](err); ok {
 		return f.Code
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package foreach_test
 
 import (
+	"errors"
 	"testing"
 
 	"recourse/saga"
@@ -19,7 +20,7 @@ func TestEnter(t *testing.T) {
 	} {
 		e, err := step.Body.(saga.Block).Enter(expr.MapEnv{"input": map[string]any{"v": expr.Raw(doc)}})
 		got := ""
-		if f, ok := err.(*saga.Failure); ok {
+		if f, ok := errors.AsType[*saga.Failure](err); ok {
 			got = f.Code
 		} else if err != nil {
 			t.Fatal(err)

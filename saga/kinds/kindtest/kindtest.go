@@ -5,6 +5,7 @@ package kindtest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -104,9 +105,7 @@ func (s Suite) good(t *testing.T) {
 
 func (s Suite) env() expr.MapEnv {
 	env := expr.MapEnv{"secrets": map[string]any{"KEY": canary}}
-	for name, v := range s.Env { // any order
-		env[name] = v
-	}
+	maps.Copy(env, s.Env)
 	return env
 }
 

@@ -32,7 +32,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		cfg.LedgerTo, cfg.After = f, last
 	}
 	s, err := world.New(cfg).Listen(*listen)

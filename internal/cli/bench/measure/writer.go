@@ -85,12 +85,12 @@ func openSQLite(ctx context.Context, file string) (*sqliteWriter, error) {
 }
 
 func (w *sqliteWriter) write(batch []*entry) error {
-	tx, err := w.db.Begin()
+	tx, err := w.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	insert, err := tx.Prepare(`INSERT INTO floor ` + columns + ` VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`)
+	insert, err := tx.PrepareContext(context.Background(), `INSERT INTO floor `+columns+` VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (w *sqliteWriter) write(batch []*entry) error {
 	now := time.Now().UnixMilli()
 	for _, e := range batch {
 		for i, r := range e.rows {
-			if _, err := insert.Exec(e.saga.Bytes(), e.after+int64(i)+1, now, r.Kind, r.Path, r.Way, r.Attempt, r.Generation, r.Key, r.Class, r.Node, []byte(r.Data), hashed); err != nil {
+			if _, err := insert.ExecContext(context.Background(), e.saga.Bytes(), e.after+int64(i)+1, now, r.Kind, r.Path, r.Way, r.Attempt, r.Generation, r.Key, r.Class, r.Node, []byte(r.Data), hashed); err != nil {
 				return err
 			}
 		}

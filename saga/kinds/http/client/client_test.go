@@ -212,7 +212,7 @@ func TestCallInterrupted(t *testing.T) {
 			s := egresstest.Serve(t, func(_ int, conn *net.TCPConn) bool {
 				io.WriteString(conn, answer)
 				cancel(errors.New("shutting down"))
-				io.Copy(io.Discard, conn) // until the caller hangs up
+				_, _ = io.Copy(io.Discard, conn) // until the caller hangs up
 				return false
 			})
 			a := c.Call(ctx, post(s.URL, `{}`))

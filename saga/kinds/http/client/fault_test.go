@@ -27,7 +27,7 @@ func gzipped(t *testing.T, content []byte) string {
 	t.Helper()
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	z.Write(content)
+	_, _ = z.Write(content)
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestFaultsAfterSending(t *testing.T) {
 		{"close in the head", egresstest.SayAndClose("HTTP/1.1 200 OK\r\nContent-"), outcome{true, 0, "connection", ""}},
 		{"reset in the head", func(_ int, conn *net.TCPConn) bool {
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nCont")
-			conn.SetLinger(0)
+			_ = conn.SetLinger(0)
 			return false
 		}, outcome{true, 0, "connection", ""}},
 		{"not HTTP", egresstest.SayAndClose("SSH-2.0-OpenSSH\r\n"), outcome{true, 0, "connection", ""}},
@@ -63,7 +63,7 @@ func TestFaultsAfterSending(t *testing.T) {
 		{"cut to nothing", egresstest.SayAndClose("HTTP/1.1 200 OK\r\n" + asJSON + "\r\nContent-Length: 10\r\n\r\n"), outcome{true, 200, "body_cut", ""}},
 		{"reset in the body", func(_ int, conn *net.TCPConn) bool {
 			io.WriteString(conn, "HTTP/1.1 201 X\r\nContent-Length: 10\r\n\r\n{}")
-			conn.SetLinger(0)
+			_ = conn.SetLinger(0)
 			return false
 		}, outcome{true, 201, "body_cut", ""}},
 		{"broken chunk", egresstest.SayAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n"), outcome{true, 200, "body_cut", ""}},
@@ -127,7 +127,7 @@ func TestUnreadBodiesAreClosed(t *testing.T) {
 		hungUp := make(chan bool, 1)
 		s := egresstest.Serve(t, func(_ int, conn *net.TCPConn) bool {
 			io.WriteString(conn, head+"Content-Length: 100000\r\n\r\n"+strings.Repeat("x", 200))
-			io.Copy(io.Discard, conn)
+			_, _ = io.Copy(io.Discard, conn)
 			hungUp <- true
 			return false
 		})
@@ -167,7 +167,7 @@ func TestSlowAnswers(t *testing.T) {
 		script func(int, *net.TCPConn) bool
 		want   outcome
 	}{
-		{"never", func(_ int, conn *net.TCPConn) bool { io.Copy(io.Discard, conn); return false }, outcome{true, 0, "timeout", ""}},
+		{"never", func(_ int, conn *net.TCPConn) bool { _, _ = io.Copy(io.Discard, conn); return false }, outcome{true, 0, "timeout", ""}},
 		{"a dripping head", drip("HTTP/1.1 200 OK\r\nX-Slow: "), outcome{true, 0, "timeout", ""}},
 		{"a dripping body", drip("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), outcome{true, 200, "timeout", ""}},
 	}
@@ -285,18 +285,18 @@ func TestLargeRequests(t *testing.T) {
 	}{
 		{"echoed while it is read", func(conn net.Conn) {
 			in := bufio.NewReader(conn)
-			in.Peek(1)
+			_, _ = in.Peek(1)
 			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n")
 			if _, err := http.ReadRequest(in); err == nil {
-				io.CopyN(conn, in, int64(len(body)))
+				_, _ = io.CopyN(conn, in, int64(len(body)))
 			}
 		}, outcome{true, 200, "", body}},
 		{"refused unread", func(conn net.Conn) {
-			io.CopyN(io.Discard, conn, 1)
+			_, _ = io.CopyN(io.Discard, conn, 1)
 			io.WriteString(conn, egresstest.Response(413, "", "too large"))
 			time.Sleep(100 * time.Millisecond)
 		}, outcome{true, 413, "", `"too large"`}},
-		{"hung up on", func(conn net.Conn) { io.CopyN(io.Discard, conn, 1) }, outcome{true, 0, "connection", ""}},
+		{"hung up on", func(conn net.Conn) { _, _ = io.CopyN(io.Discard, conn, 1) }, outcome{true, 0, "connection", ""}},
 		{"never read", func(conn net.Conn) { time.Sleep(2 * time.Second) }, outcome{true, 0, "timeout", ""}},
 	}
 	for _, tt := range tests {

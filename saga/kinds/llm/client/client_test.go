@@ -235,7 +235,7 @@ func TestTimeoutIsForSilence(t *testing.T) {
 			} else {
 				io.WriteString(rw, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
 			}
-			http.NewResponseController(rw).Flush()
+			_ = http.NewResponseController(rw).Flush()
 		}
 		io.WriteString(rw, "data: [DONE]\n\n")
 	})
@@ -249,10 +249,10 @@ func TestTimeoutIsForSilence(t *testing.T) {
 func TestOpenEnd(t *testing.T) {
 	for _, end := range []string{"\n\n", "\r\n\r\n", "\r\r"} {
 		cfg, b, r := serve(t, func(rw http.ResponseWriter, req *http.Request) {
-			io.Copy(io.Discard, req.Body) // so that the server notices when the client leaves
+			_, _ = io.Copy(io.Discard, req.Body) // so that the server notices when the client leaves
 			rw.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(rw, `data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}`+end+"data: [DONE]"+end)
-			http.NewResponseController(rw).Flush()
+			_ = http.NewResponseController(rw).Flush()
 			<-req.Context().Done()
 		})
 		a := caller(t, cfg).Stream(t.Context(), r, never, func() {})

@@ -88,7 +88,9 @@ func (r *rig) boot() {
 	}
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,7 +56,12 @@ func (r *rig) bootWith(sagas client.Sagas, wrap func(engine.Caller) engine.Calle
 	for !r.engine.Ready() {
 		time.Sleep(time.Millisecond)
 	}
-	r.stop = func() { cancel(); <-done; r.stop = func() {} }
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+	})
 }
 
 // both waits until a saga and its child have ended.
