@@ -65,8 +65,8 @@ func (a *App) Report(err error) int {
 // Printf writes to Stdout. It returns no error: OutputError has the first one.
 func (a *App) Printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
 
-// OutputError returns the first error of writing to Stdout, such as that of a full disk. The program
-// reports it when the command has ended, because then a result is missing or cut off.
+// OutputError returns the first error of writing to Stdout, such as that of a full disk. The
+// program reports it when the command has ended, because then a result is missing or cut off.
 func (a *App) OutputError() error {
 	o, ok := a.Stdout.(*output)
 	if !ok {

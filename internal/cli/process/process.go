@@ -37,7 +37,8 @@ func Start(a *cli.App, dir string, env []string, name string, args ...string) (*
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	p := &Process{name: name, cmd: exec.Command(self, args...), Ended: make(chan struct{})} //nolint:noctx // Kill and Stop end it
+	//nolint:noctx // Kill and Stop end it
+	p := &Process{name: name, cmd: exec.Command(self, args...), Ended: make(chan struct{})}
 	p.cmd.Env = env
 	p.log = filepath.Join(dir, name+".log")
 	stderr, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -242,7 +242,7 @@ var errChanged = errors.New("was changed in the database")
 func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err error) {
 	d, bad := history.Started(s.Records)
 	if bad != nil {
-		return d, nil, nil // reported as a violation
+		return d, nil, nil //nolint:nilerr // reported as a violation
 	}
 	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {
 		return d, nil, nil

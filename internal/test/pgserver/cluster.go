@@ -74,7 +74,8 @@ func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster,
 func memory(settings []string) string {
 	const shm, room = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
-	if slices.Contains(settings, "fsync=on") || os.Getenv("TMPDIR") != "" || syscall.Statfs(shm, &fs) != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < room { //nolint:unconvert // other systems have other types
+	//nolint:unconvert // other systems have other types
+	if slices.Contains(settings, "fsync=on") || os.Getenv("TMPDIR") != "" || syscall.Statfs(shm, &fs) != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < room {
 		return ""
 	}
 	return shm
