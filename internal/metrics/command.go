@@ -41,6 +41,6 @@ func (r *reader) command(e *history.Event) {
 
 func (r *reader) reported(order, result string) {
 	if !r.quiet {
-		r.m.orders.WithLabelValues(order, result).Inc()
+		r.m.commands.WithLabelValues(order, result).Inc()
 	}
 }

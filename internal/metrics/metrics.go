@@ -29,7 +29,7 @@ type Metrics struct {
 	states map[uuid.UUID]*sagaState
 
 	started, ended, attempts, retries, doubts, settled, compensations *prometheus.CounterVec
-	refusals, spent, wasted, tokens, outliers, orders                 *prometheus.CounterVec
+	refusals, spent, wasted, tokens, outliers, commands               *prometheus.CounterVec
 	sagaSeconds, attemptSeconds, sagaCost, outboxAge                  *prometheus.HistogramVec
 	commitSeconds, commitAppends, leaseLeft, claimedLate              prometheus.Histogram
 }
@@ -75,7 +75,7 @@ func New(cfg Config) *Metrics {
 	m.tokens = m.counter("tokens_total", "Tokens that models have used.", "definition", "model", "direction")
 	m.outliers = m.counter("cost_outliers_total", "Sagas that spent more than three times the typical cost of their definition.", "definition")
 	m.sagaCost = m.histogram("saga_cost", "Cost of a saga at its end, in the currency; sagas without a cost have a bucket of their own.", forCosts, "definition", "currency")
-	m.orders = m.counter("commands_total", "Commands of people, and signals, by whether the saga accepted them.", "command", "result")
+	m.commands = m.counter("commands_total", "Commands of people, and signals, by whether the saga accepted them.", "command", "result")
 	m.outboxAge = m.histogram("outbox_delivery_seconds", "Age of events when their sink accepted them.", forDelays, "sink")
 
 	m.commitSeconds = m.plain("engine_commit_seconds", "Duration of commits.", forCommits)
