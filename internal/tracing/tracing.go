@@ -5,6 +5,9 @@
 // the journal too ([saga.Trace]). So a node that takes over a saga continues its trace: it reads
 // the records, and exports the spans that had not ended. Of requests and responses, only the
 // address and the result are exported.
+//
+// attempt.go makes the span of an attempt, with its attributes (chat.go has those of a model),
+// step.go that of a step or a compensation, and saga_state.go that of the saga.
 package tracing
 
 import (
