@@ -14,7 +14,7 @@ PG      := $(GO) run ./internal/test/pgserver/run --
 # reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build check test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,11 @@ vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
 	$(GO) vet -tags ha ./internal/test/pgha ./internal/test/crash
 	$(GO) mod tidy -diff
+
+LINT := $(GO) tool -modfile=internal/lint/go.mod golangci-lint run
+lint: ## the linters of .golangci.yml, with every build tag; the first run builds them
+	$(LINT) --build-tags failpoints,ha
+	$(LINT) ./internal/failpoint/...
 
 PROVE_SEEDS ?= 100000
 prove: ## the full check of the promises: sim, mutants, crash and fuzz; CI runs a smaller one
@@ -165,7 +170,7 @@ pictures: ## take the screenshots of docs again, from the demo in a real browser
 	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/test/browser
 
 # Tools have modules of their own, so that go.mod has only what the program and its tests need.
-TOOLS := internal/mutation
+TOOLS := internal/mutation internal/lint
 DEPS_FORMAT := {{.Path}} {{.Version}}{{with .Time}} of {{.Format "2006-01-02"}}{{end}}{{with .Update}}; newer: {{.Version}}{{end}}{{with .Deprecated}}; deprecated: {{.}}{{end}}{{with .Retracted}}; retracted: {{.}}{{end}}
 deps: ## list modules that have a newer version, are deprecated or retracted, or have had no release for two years
 	@{ $(GO) list -m -u -retracted -f '$(DEPS_FORMAT)' $$(sed -n 's/^\t\([^ ]*\) v.*/\1/p' go.mod); \
