@@ -92,7 +92,8 @@ lint: ## the linters of .golangci.yml, with every build tag; the first run build
 	$(LINT) ./internal/failpoint/...
 
 PROVE_SEEDS ?= 100000
-prove: ## the full check of the promises: sim, mutants, crash and fuzz; CI runs a smaller one
+prove: ## the full check of the promises: lint, sim, mutants, crash and fuzz; CI runs a smaller one
+	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory sim SEEDS=$(PROVE_SEEDS)
 	$(MAKE) --no-print-directory mutants
 	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga/machine
