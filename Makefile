@@ -64,7 +64,7 @@ check: vet test-short ## run this before each commit: vet and test-short
 
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
-# Every other run has other load beside it.
+# Every other run has other load at the same time.
 flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that failed
 	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED))" $(FLAKY_PKGS)
 
@@ -110,7 +110,7 @@ crash: ## kill, freeze and fail the real program at every point, once with -race
 ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/pgha
 	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/crash -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
-	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestMemory|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestMemory|TestOldPrimaryLives|TestUnknownIdentity|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 IMAGE ?= recourse
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt

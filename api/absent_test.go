@@ -37,7 +37,7 @@ func TestMissingSecret(t *testing.T) {
 	for key, explains := range map[string]bool{admin: true, viewer: false} {
 		body := string(y.do("POST", "/v1/validate", src, header{"Authorization", "Bearer " + key}).want(200).Body)
 		if strings.Contains(body, `"missing-secret"`) != explains || !strings.Contains(body, `"unknown-definition"`) {
-			t.Errorf("validating, told of secrets %v: %s", explains, body)
+			t.Errorf("validating, which explains secrets: %v: %s", explains, body)
 		}
 	}
 	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).problem(422, "invalid_start")

@@ -28,6 +28,9 @@ type Engine interface {
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
 	// Send stores a message for a saga. Error: journal.ErrNotFound.
 	Send(ctx context.Context, m journal.Message) error
+	// Ask brings a command to a saga that this node runs, and reports whether it has: see
+	// engine.Engine.
+	Ask(ctx context.Context, id, message uuid.UUID, c saga.Command) bool
 	// Watch returns a channel that receives a value after a saga's journal may have grown. It only
 	// shortens the wait for the next poll: signals may be missing. stop ends it.
 	Watch(id uuid.UUID) (grown <-chan struct{}, stop func())
@@ -148,6 +151,9 @@ type server struct {
 	buckets buckets
 	schema  []byte // the JSON Schema of definitions
 	spent   recentCosts
+	asked   askedCalls
+	// sessions are the sessions in memory.
+	sessions sharedSessions
 
 	triggers *trigger.Starter
 }

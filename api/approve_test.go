@@ -71,8 +71,8 @@ func TestApprove(t *testing.T) {
 			{"bad data", path, fmt.Sprintf(`{"shown": %q, "data": {"limit": "1"}}`, e.ShownHash), 422, "bad_data", "/data/limit", "number"},
 			{"field too many", path, fmt.Sprintf(`{"shown": %q, "data": {"limit": 1, "nota": ""}}`, e.ShownHash), 422, "bad_data", "/data/nota", "nota"},
 			{"other field", path, `{"show": "x"}`, 400, "invalid_request", "/show", `did you mean "shown"?`},
-			{"type", path, `{"shown": 3}`, 422, "invalid_order", "/shown", "text"},
-			{"long comment", path, `{"comment": "` + strings.Repeat("x", 2001) + `"}`, 422, "invalid_order", "/comment", "2000"},
+			{"type", path, `{"shown": 3}`, 422, "invalid_command", "/shown", "text"},
+			{"long comment", path, `{"comment": "` + strings.Repeat("x", 2001) + `"}`, 422, "invalid_command", "/comment", "2000"},
 			{"no step", strings.Replace(path, "/ok/", "/ko/", 1), body, 404, "step_not_found", "", "/steps"},
 			{"no iteration", strings.Replace(path, "/ok/", "/pages[0].ok/", 1), body, 404, "step_not_found", "", "/steps"},
 			{"other step", strings.Replace(path, "/ok/", "/pay/", 1), body, 409, "not_waiting", "", ""},
@@ -84,7 +84,7 @@ func TestApprove(t *testing.T) {
 			}
 		}
 		if d := cmp.Diff(before, x.dump()); d != "" {
-			t.Errorf("refused decisions left something behind: %s", d)
+			t.Errorf("refused decisions changed something: %s", d)
 		}
 		a := x.do("POST", path, body, header{"Idempotency-Key", "k"}).want(200)
 		var step machine.StepView
@@ -385,7 +385,7 @@ func TestSignal(t *testing.T) {
 		}
 		x.do("POST", path, `a=1`, outside, header{"Content-Type", "text/plain"}).problem(415, "unsupported_media_type")
 		if d := cmp.Diff(before, x.dump()); d != "" {
-			t.Errorf("refused signals left something behind: %s", d)
+			t.Errorf("refused signals changed something: %s", d)
 		}
 		x.do("POST", "/v1/sagas/"+v.ID+"/steps/nap/approve", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)).want(200)
 		x.until(v.ID, func(v machine.View) bool { return v.WakeAt != nil }) // the second waits

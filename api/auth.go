@@ -31,7 +31,7 @@ import (
 var ErrRole = errors.New("a role is one of " + strings.Join(Roles, ", "))
 
 // Roles lists the roles of API keys.
-var Roles = []string{"viewer", "client", "worker", "approver", "operator", "admin"}
+var Roles = []string{"viewer", "client", "worker", "agent", "approver", "operator", "admin"}
 
 // operation is the permission that a route requires.
 type operation string
@@ -48,6 +48,8 @@ const (
 	opOperate operation = "operate" // every other command
 	opWork    operation = "work"    // claim tasks and report their outcomes
 	opPublish operation = "publish" // publish and archive definitions
+	opSession operation = "session" // open sessions, and attach to them
+	opLife    operation = "life"    // act in a session, by the token of its life: see lifeOf
 )
 
 // allowed lists the operations of each role. Everything else is refused.
@@ -55,9 +57,10 @@ var allowed = map[string][]operation{
 	"viewer":   {opRead},
 	"client":   {opRead, opStart, opCancel, opSignal, opEvents},
 	"worker":   {opWork},
+	"agent":    {opSession},
 	"approver": {opRead, opDecide},
-	"operator": {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork},
-	"admin":    {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork, opPublish},
+	"operator": {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork, opSession},
+	"admin":    {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork, opSession, opPublish},
 }
 
 // KeyPrefix begins every API key, so that scanners for leaked secrets recognize it.
@@ -210,8 +213,16 @@ func callerOf(c echo.Context) caller { return c.(*call).who }
 // operation of the route.
 func (s *server) authorize(k *call) error {
 	op := k.route.op
-	if op == opOpen {
+	switch op {
+	case opOpen:
 		return nil
+	case opLife:
+		if strings.HasPrefix(bearer(k), TokenPrefix) {
+			return authorizeLife(k)
+		}
+		if op = k.route.orKey; op == "" {
+			return s.refuseKey(k)
+		}
 	}
 	who, err := s.identify(k)
 	if err != nil {

@@ -28,12 +28,12 @@ func (o *object) reason(required bool) string {
 	return reason
 }
 
-// incomplete is err for commands: it reports wrong fields with the code invalid_order.
+// incomplete is err for commands: it reports wrong fields with the code invalid_command.
 func (o *object) incomplete() error {
 	if len(o.wrong) == 0 {
 		return nil
 	}
-	return fail("invalid_order", "%s", o.wrong[0].Detail).with(o.wrong...)
+	return fail("invalid_command", "%s", o.wrong[0].Detail).with(o.wrong...)
 }
 
 func (s *server) cancel(c echo.Context) error {

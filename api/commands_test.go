@@ -121,12 +121,12 @@ func TestResolveRefused(t *testing.T) {
 		code             code
 		detail           string
 	}{
-		{"no reason", path, `{"outcome": "failed"}`, 422, "invalid_order", "say why"},
-		{"blank reason", path, `{"outcome": "failed", "reason": " "}`, 422, "invalid_order", "say why"},
-		{"long reason", path, `{"outcome": "failed", "reason": "` + strings.Repeat("x", 2001) + `"}`, 422, "invalid_order", "2000"},
-		{"no outcome", path, `{"reason": "r"}`, 422, "invalid_order", "succeeded, failed, retry, skip or compensated"},
-		{"outcome", path, `{"outcome": "maybe", "reason": "r"}`, 422, "invalid_order", "succeeded, failed"},
-		{"new key", path, `{"outcome": "failed", "new_key": true, "reason": "r"}`, 422, "invalid_order", "retry"},
+		{"no reason", path, `{"outcome": "failed"}`, 422, "invalid_command", "say why"},
+		{"blank reason", path, `{"outcome": "failed", "reason": " "}`, 422, "invalid_command", "say why"},
+		{"long reason", path, `{"outcome": "failed", "reason": "` + strings.Repeat("x", 2001) + `"}`, 422, "invalid_command", "2000"},
+		{"no outcome", path, `{"reason": "r"}`, 422, "invalid_command", "succeeded, failed, retry, skip or compensated"},
+		{"outcome", path, `{"outcome": "maybe", "reason": "r"}`, 422, "invalid_command", "succeeded, failed"},
+		{"new key", path, `{"outcome": "failed", "new_key": true, "reason": "r"}`, 422, "invalid_command", "retry"},
 		{"other field", path, `{"outcome": "failed", "raeson": "r"}`, 400, "invalid_request", `did you mean "reason"?`},
 		{"duplicate", path, `{"outcome": "failed", "outcome": "succeeded", "reason": "r"}`, 400, "invalid_json", "twice"},
 		{"other step", strings.Replace(path, "charge", "label", 1), `{"outcome": "failed", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
@@ -134,9 +134,9 @@ func TestResolveRefused(t *testing.T) {
 		{"no saga", strings.Replace(path, v.ID, "01a1fd50-0000-7000-8000-000000000000", 1), `{"outcome": "failed", "reason": "r"}`, 404, "saga_not_found", "id"},
 		{"no id", strings.Replace(path, v.ID, strings.ToUpper(v.ID), 1), `{"outcome": "failed", "reason": "r"}`, 404, "saga_not_found", "lower case"},
 		{"nothing to resume", "/v1/sagas/" + v.ID + "/resume", `{}`, 409, "not_paused", "/v1/sagas"},
-		{"mode", "/v1/sagas/" + v.ID + "/cancel", `{"mode": "kill"}`, 422, "invalid_order", "stop"},
-		{"compensate without reason", "/v1/sagas/" + v.ID + "/compensate", `{}`, 422, "invalid_order", "say why"},
-		{"retry without reason", "/v1/sagas/" + v.ID + "/retry", ``, 422, "invalid_order", "say why"},
+		{"mode", "/v1/sagas/" + v.ID + "/cancel", `{"mode": "kill"}`, 422, "invalid_command", "stop"},
+		{"compensate without reason", "/v1/sagas/" + v.ID + "/compensate", `{}`, 422, "invalid_command", "say why"},
+		{"retry without reason", "/v1/sagas/" + v.ID + "/retry", ``, 422, "invalid_command", "say why"},
 		{"new key in doubt", "/v1/sagas/" + v.ID + "/retry", `{"new_key": true, "reason": "r"}`, 409, "in_doubt", "definite failure"},
 		{"retry of another step", "/v1/sagas/" + v.ID + "/retry", `{"from": "label", "reason": "r"}`, 409, "not_waiting", "charge"},
 	}
@@ -207,7 +207,7 @@ func TestCancel(t *testing.T) {
 }
 
 // With If-Match a command applies only to the state that was read.
-func TestOrdersIfMatch(t *testing.T) {
+func TestCommandsIfMatch(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		v, _ := doubtful(x)
 		path := "/v1/sagas/" + v.ID
@@ -264,8 +264,8 @@ func TestPatch(t *testing.T) {
 		v, _ := doubtful(x)
 		path := "/v1/sagas/" + v.ID
 		x.do("PATCH", path, `{"labels": {"a": "1"}}`).problem(428, "precondition_required")
-		x.do("PATCH", path, `{}`, header{"If-Match", "*"}).problem(422, "invalid_order")
-		x.do("PATCH", path, `{"labels": {"A": "1"}}`, header{"If-Match", "*"}, outside).problem(422, "invalid_order")
+		x.do("PATCH", path, `{}`, header{"If-Match", "*"}).problem(422, "invalid_command")
+		x.do("PATCH", path, `{"labels": {"A": "1"}}`, header{"If-Match", "*"}, outside).problem(422, "invalid_command")
 		a := x.do("PATCH", path, `{"labels": {"a": "1", "b": "2"}, "budget": "7.00 USD"}`, header{"If-Match", seqTag(v.Seq)}).want(200)
 		got := a.saga()
 		if d := cmp.Diff(map[string]string{"a": "1", "b": "2"}, got.Labels); d != "" || got.Cost.Budget != "7.00" {
@@ -276,7 +276,7 @@ func TestPatch(t *testing.T) {
 		if d := cmp.Diff(map[string]string{"b": "2", "c": "3"}, got.Labels); d != "" {
 			t.Error(d)
 		}
-		x.do("PATCH", path, `{"labels": {`+manyLabels(63)+`}}`, header{"If-Match", "*"}).problem(422, "invalid_order")
+		x.do("PATCH", path, `{"labels": {`+manyLabels(63)+`}}`, header{"If-Match", "*"}).problem(422, "invalid_command")
 		x.do("PATCH", path, `{"budget": "0.01 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
 		x.do("PATCH", path, `{"budget": {"amount": "8.00"}}`, header{"If-Match", "*"}).want(200)
 		x.do("PATCH", path, `{"budget": "8.00 EUR"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
@@ -337,8 +337,8 @@ func TestRetryEnded(t *testing.T) {
 			t.Fatalf("status %s", first.Status)
 		}
 		path, key := "/v1/sagas/"+first.ID+"/retry", header{"Idempotency-Key", "again"}
-		x.do("POST", path, `{"from": "ship", "reason": "mended"}`).problem(422, "not_available")
-		a := x.do("POST", path, `{"reason": "mended"}`, key, header{"Prefer", "wait=20"}).want(201)
+		x.do("POST", path, `{"from": "ship", "reason": "fixed"}`).problem(422, "not_available")
+		a := x.do("POST", path, `{"reason": "fixed"}`, key, header{"Prefer", "wait=20"}).want(201)
 		second := a.saga()
 		if second.ID == first.ID || second.RetryOf != first.ID || second.Status != saga.Succeeded || string(second.Input) != string(first.Input) || second.Labels["a"] != "1" {
 			t.Errorf("retry: %s", a.Body)
@@ -346,7 +346,7 @@ func TestRetryEnded(t *testing.T) {
 		if got := a.Header.Get("Location"); got != "/v1/sagas/"+second.ID {
 			t.Errorf("Location %q", got)
 		}
-		again := x.do("POST", path, `{"reason": "mended"}`, key)
+		again := x.do("POST", path, `{"reason": "fixed"}`, key)
 		if again.saga().ID != second.ID || again.Header.Get(replayHeader) != "true" {
 			t.Errorf("replay: %d %s", again.Status, again.Body)
 		}
@@ -453,7 +453,7 @@ func TestSteps(t *testing.T) {
 
 // A command that no node reads in time is accepted and applied later. A cancel is not accepted,
 // because its 202 would promise more than is certain.
-func TestOrderNotReadInTime(t *testing.T) {
+func TestCommandNotReadInTime(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID

@@ -22,7 +22,7 @@ func TestMatches(t *testing.T) {
 
 // A command applies to one state of the saga: an If-Match with several tags is refused, and nothing
 // is done.
-func TestOrdersMatchOneState(t *testing.T) {
+func TestCommandsMatchOneState(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID

@@ -258,7 +258,7 @@ func TestValidate(t *testing.T) {
 	}
 	x.do("POST", "/v1/validate", `{`, outside).problem(400, "invalid_json")
 	if len(x.dump()) != 0 {
-		t.Error("validating left something behind")
+		t.Error("validating changed something")
 	}
 }
 

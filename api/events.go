@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -102,7 +103,7 @@ func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid
 		return uuid.Nil, nil //nolint:nilerr // such a subject names no saga
 	}
 	head, err := s.cfg.Store.Saga(ctx, id)
-	if errors.Is(err, journal.ErrNotFound) || err == nil && !head.EndedAt.IsZero() {
+	if errors.Is(err, journal.ErrNotFound) || err == nil && (!head.EndedAt.IsZero() || strings.HasPrefix(head.Definition, saga.SessionPrefix)) {
 		return uuid.Nil, nil
 	} else if err != nil {
 		return uuid.Nil, err

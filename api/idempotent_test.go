@@ -92,7 +92,7 @@ func TestKeyLifetime(t *testing.T) {
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 	path, key := "/v1/sagas/"+id, header{"Idempotency-Key", "k"}
 	x.do("POST", path+"/resume", "", key).problem(409, "not_paused")
-	x.do("POST", path+"/compensate", `{}`, key).problem(422, "invalid_order")
+	x.do("POST", path+"/compensate", `{}`, key).problem(422, "invalid_command")
 	y := *x
 	cfg := x.cfg
 	cfg.Engine = panicking{cfg.Engine}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -25,6 +26,11 @@ type live struct {
 	def     *saga.Definition
 	m       *machine.Machine
 	records []journal.Record
+
+	// For a session, which the requests of its agent share: the attempts in the records, and the
+	// lock, which is held while a request does not wait. See sharedSessions.
+	log    *history.Steps
+	shared *sync.Mutex
 }
 
 // named loads the saga in the request's path. Errors: those of sagaID and load.
@@ -46,9 +52,9 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
-	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))
-	if errors.Is(err, journal.ErrNotFound) { // it existed when the saga started
-		return nil, fmt.Errorf("saga %s: %w: version v%d of %s is gone", id, saga.ErrUnusable, d.Version, d.Definition)
+	def, err := s.cfg.Catalog.Of(ctx, &d)
+	if errors.Is(err, saga.ErrUnusable) {
+		return nil, fmt.Errorf("saga %s: %w", id, err)
 	}
 	if err != nil {
 		return nil, err
@@ -68,8 +74,14 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 }
 
 func (l *live) take(page []journal.Record) error {
-	for _, r := range page {
-		if err := l.m.Apply(r); err != nil {
+	for i := range page {
+		if err := l.m.Apply(page[i]); err != nil {
+			return err
+		}
+		if l.log == nil {
+			continue
+		}
+		if err := l.log.Add(&page[i]); err != nil {
 			return err
 		}
 	}
@@ -112,17 +124,30 @@ func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool)
 		if holds() {
 			return true, nil
 		}
-		select {
-		case <-grown:
-		case <-poll.C:
-		case <-timer.C:
-			return false, nil
-		case <-l.s.cfg.Done:
-			return false, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
+		if wait, err := l.idle(ctx, grown, poll.C, timer.C); !wait {
+			return false, err
 		}
 	}
+}
+
+// idle waits for a reason to read the journal again. again is false when the wait is over. It
+// releases the lock of a shared session meanwhile.
+func (l *live) idle(ctx context.Context, grown <-chan struct{}, poll, timer <-chan time.Time) (again bool, _ error) {
+	if l.shared != nil {
+		l.shared.Unlock()
+		defer l.shared.Lock()
+	}
+	select {
+	case <-grown:
+	case <-poll:
+	case <-timer:
+		return false, nil
+	case <-l.s.cfg.Done:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	return true, nil
 }
 
 func noSaga(id uuid.UUID) *problem {

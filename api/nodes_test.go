@@ -30,7 +30,7 @@ func otherNode(t *testing.T, x *fixture) *fixture {
 }
 
 // Every node accepts commands for every saga and shows its progress, whichever node runs it.
-func TestOrdersThroughAnotherNode(t *testing.T) {
+func TestCommandsThroughAnotherNode(t *testing.T) {
 	x := newFixture(t)
 	y := otherNode(t, x)
 	x.publish("saga: slow\nsteps:\n  - {id: a, sleep: 1s}\n  - {id: b, sleep: 2h}\n")

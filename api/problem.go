@@ -95,7 +95,7 @@ func badDocument(as code, errs *dsl.Errors) *problem {
 func refused(f saga.Failure) *problem {
 	c := code(f.Code)
 	if _, ok := codes[c]; !ok {
-		c = "order_refused"
+		c = "command_refused"
 	}
 	p := fail(c, "%s", f.Detail)
 	p.Title = f.Title

@@ -119,7 +119,7 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 
-	x.do("POST", "/v1/sagas/"+id+"/resume", `{"reason":"the bug is mended"}`).want(202)
+	x.do("POST", "/v1/sagas/"+id+"/resume", `{"reason":"the bug is fixed"}`).want(202)
 	x.until(id, func(v machine.View) bool { return v.Status == saga.Waiting && len(v.Open) == 0 })
 	x.do("GET", "/v1/stats", "").want(200).into(&st)
 	if st.Quarantined != 0 {
@@ -152,16 +152,16 @@ func TestQuarantineUnreadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var orders []string
+	var commands []string
 	for _, m := range unread[journal.QuarantineAfter:] {
 		var cmd saga.Command
 		if err := json.Unmarshal(m.Data, &cmd); err != nil {
 			t.Fatal(err)
 		}
-		orders = append(orders, cmd.Do.Verb())
+		commands = append(commands, cmd.Do.Verb())
 	}
-	if !slices.Equal(orders, []string{"cancel", "resume"}) {
-		t.Errorf("orders: %v", orders)
+	if !slices.Equal(commands, []string{"cancel", "resume"}) {
+		t.Errorf("commands: %v", commands)
 	}
 }
 

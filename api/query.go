@@ -91,6 +91,20 @@ func (q *query) number(name string, def, low, high int64) int64 {
 	return n
 }
 
+// within reads a duration up to a bound; 0 if it is absent.
+func (q *query) within(name string, most time.Duration) time.Duration {
+	text := q.Get(name)
+	if text == "" {
+		return 0
+	}
+	d, err := dsl.ParseDuration(text)
+	if err != nil || d > most {
+		q.bad(name, "bad_duration", "%s is a duration such as 30s, at most %v", name, most)
+		return 0
+	}
+	return d
+}
+
 func (q *query) limit() int { return int(q.number("limit", defaultLimit, 1, maxLimit)) }
 
 // cursor returns the parts of a cursor that pack made with this tag; nil without a cursor.

@@ -41,6 +41,8 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	switch {
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
+	case l.def.Session != nil:
+		return fail("not_available", "a session is not retried: open another one").of(l.id)
 	case cmd.Path != "": // new_key makes no difference: the keys of a new saga are new
 		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` out").of(l.id)
 	}

@@ -13,6 +13,7 @@ import (
 type route struct {
 	method, path string
 	op           operation
+	orKey        operation // for opLife: what an API key needs instead of a session token; "": only tokens are accepted
 	handler      echo.HandlerFunc
 	keyed        bool // accepts an Idempotency-Key
 	stream       bool // sets its own timeouts
@@ -46,7 +47,7 @@ func (s *server) routes() []route {
 			get(path+"/:name/versions/:version", opRead, d.version),
 		}
 	}
-	return slices.Concat(published(s.definitions()), published(s.actions()), []route{
+	return slices.Concat(published(s.definitions()), published(s.actions()), s.sessionRoutes(), []route{
 		get("/", opOpen, s.index),
 		get("/healthz", opOpen, s.healthz),
 		get("/readyz", opOpen, s.readyz),
@@ -58,6 +59,7 @@ func (s *server) routes() []route {
 		document(post("/v1/plan", opStart, s.plan)),
 
 		// Not keyed: the saga itself stores the key of its start.
+		{method: http.MethodPost, path: "/v1/actions/:name/run", op: opStart, handler: s.runAction, stream: true},
 		{method: http.MethodPost, path: "/v1/sagas", op: opStart, handler: s.startSaga, stream: true},
 		get("/v1/sagas", opRead, s.listSagas),
 		{method: http.MethodGet, path: saga, op: opRead, handler: s.getSaga, stream: true},
@@ -99,13 +101,15 @@ type call struct {
 	who   caller
 	body  []byte // valid if read
 	read  bool
+	// release ends the use of a session that the request has; nil: it has none.
+	release func()
 }
 
 // serve wraps a route's handler: it authorizes the caller, sets the timeout, expands a short saga
 // id, and replays the response to a known idempotency key.
 func (s *server) serve(r route) echo.HandlerFunc {
 	h := r.handler
-	if strings.HasPrefix(r.path, ofSaga) {
+	if strings.HasPrefix(r.path, ofSaga) || strings.HasPrefix(r.path, ofSession) {
 		h = s.wholeID(h)
 	}
 	if r.keyed {
@@ -113,6 +117,11 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	}
 	return func(c echo.Context) error {
 		k := &call{Context: c, route: &r}
+		defer func() {
+			if k.release != nil {
+				k.release()
+			}
+		}()
 		if err := s.authorize(k); err != nil {
 			return err
 		}

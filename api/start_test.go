@@ -192,7 +192,7 @@ func TestStartRefused(t *testing.T) {
 		})
 	}
 	if d := cmp.Diff(before, x.dump()); d != "" {
-		t.Errorf("refused starts left something behind: %s", d)
+		t.Errorf("refused starts changed something: %s", d)
 	}
 	// A refused start does not use its key.
 	x.do("POST", "/v1/sagas", start+"}", header{"Idempotency-Key", "refused-empty"}).want(201)

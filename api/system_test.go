@@ -46,7 +46,7 @@ func TestSystem(t *testing.T) {
 func TestSystemOutbox(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	x := newFixture(t, func(c *Config) {
-		c.Store = behind{c.Store, []journal.OutboxStat{{Sink: "audit", Events: 3, Oldest: at, Last: "HTTP 503"}, {Sink: "gone", Events: 1, Oldest: at}}}
+		c.Store = backlogged{c.Store, []journal.OutboxStat{{Sink: "audit", Events: 3, Oldest: at, Last: "HTTP 503"}, {Sink: "gone", Events: 1, Oldest: at}}}
 		c.OutboxStats = func() []OutboxStats { return []OutboxStats{{"audit", 9, 2, 0}, {"crm", 1, 0, 4}} }
 		c.EngineStats = nil
 	})
@@ -59,10 +59,10 @@ func TestSystemOutbox(t *testing.T) {
 	}
 }
 
-// behind is a store with a backlog in its outbox.
-type behind struct {
+// backlogged is a store with a backlog in its outbox.
+type backlogged struct {
 	journal.Store
 	stats []journal.OutboxStat
 }
 
-func (s behind) OutboxStats(context.Context) ([]journal.OutboxStat, error) { return s.stats, nil }
+func (s backlogged) OutboxStats(context.Context) ([]journal.OutboxStat, error) { return s.stats, nil }

@@ -246,6 +246,9 @@ func parseLease(text string, id uuid.UUID) (lease, bool) {
 		l.way = journal.Undo
 	}
 	l.path = string(b[n+1:])
+	if l.path == "" { // the lease of a session's life, which only its process extends
+		return lease{}, false
+	}
 	return l, machine.TaskID(l.saga, l.path, l.way, l.attempt) == id
 }
 

@@ -177,7 +177,7 @@ func TestTaskCancel(t *testing.T) {
 			var beat struct{ Cancel bool }
 			x.tell(task, "heartbeat", "").want(200).into(&beat)
 			if cancel = beat.Cancel; time.Now().After(deadline) {
-				t.Fatal("the worker is not told")
+				t.Fatal("the heartbeat does not say that the task is cancelled")
 			}
 		}
 		x.tell(task, "complete", "").want(200)

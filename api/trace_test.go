@@ -41,7 +41,7 @@ func TestTraceparentOfStart(t *testing.T) {
 			}
 		}
 		if got := x.do("POST", "/v1/sagas/"+first.ID+"/cancel", `{"reason": "r"}`).want(202).saga(); got.TraceID != first.TraceID {
-			t.Errorf("an order's answer: trace_id %q", got.TraceID)
+			t.Errorf("a command's response: trace_id %q", got.TraceID)
 		}
 		x.until(first.ID, func(v machine.View) bool { return v.Status.Terminal() })
 		again := x.do("POST", "/v1/sagas/"+first.ID+"/retry", `{"reason": "r"}`, header{"traceparent", strings.Replace(incoming, "0af7", "2222", 1)}).want(201).saga()

@@ -54,7 +54,7 @@ func (r *resolver) find(name string, version int) (*saga.Action, error) {
 	if a := r.seen[key]; a != nil {
 		return a, nil
 	}
-	a, err := r.look(name, version)
+	a, err := r.read(name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (r *resolver) find(name string, version int) (*saga.Action, error) {
 	return a, nil
 }
 
-func (r *resolver) look(name string, version int) (*saga.Action, error) {
+func (r *resolver) read(name string, version int) (*saga.Action, error) {
 	newest := false
 	if version == 0 {
 		if err := r.lookForPins(); err != nil {

@@ -264,7 +264,7 @@ func TestTriggered(t *testing.T) {
 	}
 }
 
-// A sink that is gone from the server keeps no saga from going on; publishing names it no more.
+// Sagas continue although a sink was removed from the server; publishing no longer allows its name.
 func TestLoadingOutlivesSinks(t *testing.T) {
 	store := memory.New(memory.Config{})
 	src := "saga: doc\nsteps:\n  - {id: a, emit: x, to: audit}\n"

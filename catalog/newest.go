@@ -15,37 +15,37 @@ import (
 type lookup struct {
 	store journal.Catalog
 	mu    sync.Mutex
-	names map[string]*looks
+	names map[string]*reads
 }
 
-// looks are the read in progress for a name, and the read that begins after it.
-type looks struct {
+// reads are the read in progress for a name, and the read that begins after it.
+type reads struct {
 	busy bool
-	next *look
+	next *read
 }
 
-type look struct {
+type read struct {
 	done chan struct{}
 	doc  journal.Document
 	err  error
 }
 
-// lookTime is the timeout of a read, which belongs to several callers.
-const lookTime = 10 * time.Second
+// readTime is the timeout of a read, which belongs to several callers.
+const readTime = 10 * time.Second
 
 // newest returns a name's newest document. Errors are the store's, and ctx's.
 func (l *lookup) newest(ctx context.Context, name string) (journal.Document, error) {
 	l.mu.Lock()
 	if l.names == nil {
-		l.names = make(map[string]*looks)
+		l.names = make(map[string]*reads)
 	}
 	at := l.names[name]
 	if at == nil {
-		at = &looks{}
+		at = &reads{}
 		l.names[name] = at
 	}
 	if at.next == nil {
-		at.next = &look{done: make(chan struct{})}
+		at.next = &read{done: make(chan struct{})}
 	}
 	mine := at.next
 	if !at.busy {
@@ -62,7 +62,7 @@ func (l *lookup) newest(ctx context.Context, name string) (journal.Document, err
 }
 
 // run reads as long as there are callers.
-func (l *lookup) run(name string, at *looks) {
+func (l *lookup) run(name string, at *reads) {
 	for {
 		l.mu.Lock()
 		mine := at.next
@@ -73,7 +73,7 @@ func (l *lookup) run(name string, at *looks) {
 			return
 		}
 		l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+		ctx, cancel := context.WithTimeout(context.Background(), readTime)
 		mine.doc, mine.err = l.store.Document(ctx, Kind, name, 0)
 		cancel()
 		close(mine.done)

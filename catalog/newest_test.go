@@ -12,20 +12,20 @@ import (
 	"recourse/journal"
 )
 
-// slow is a catalog whose every look takes a second, and sees what was there when it began.
+// slow is a catalog whose every read takes a second, and sees what was there when it began.
 type slow struct {
 	journal.Catalog
-	version, looks atomic.Int64
+	version, reads atomic.Int64
 }
 
 func (s *slow) Document(context.Context, string, string, int) (journal.Document, error) {
-	s.looks.Add(1)
+	s.reads.Add(1)
 	v := s.version.Load()
 	time.Sleep(time.Second)
 	return journal.Document{Version: int(v)}, nil
 }
 
-// Many callers share few looks, and each sees what was published before it asked.
+// Many callers share few reads, and each sees what was published before it asked.
 func TestNewestIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
@@ -43,8 +43,8 @@ func TestNewestIsShared(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		if n := s.looks.Load(); n > 30 {
-			t.Errorf("%d looks for 1,000 callers in ten waves", n)
+		if n := s.reads.Load(); n > 30 {
+			t.Errorf("%d reads for 1,000 callers in ten waves", n)
 		}
 	})
 }
@@ -66,6 +66,6 @@ func TestNewestGivesUp(t *testing.T) {
 		if err := <-other; err != nil {
 			t.Errorf("the other got %v", err)
 		}
-		time.Sleep(2 * time.Second) // of the bubble: the look for the one that gave up ends, too
+		time.Sleep(2 * time.Second) // of the bubble: the read for the one that gave up ends, too
 	})
 }

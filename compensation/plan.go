@@ -19,6 +19,9 @@ type Effect struct {
 	Limited  bool          // a compensation is declared, but not for Class
 	Kept     string        // why nothing is undone; "" if the saga is undone
 	Lift     Lift
+	// UndoInDoubt says that nothing is undone, and that an earlier undo of this effect was sent and
+	// is in doubt.
+	UndoInDoubt bool
 }
 
 // Lift moves a compensation to the beginning or the end of the reverse order.
@@ -69,6 +72,8 @@ func (e Effect) why() string {
 		what = "it may have happened"
 	}
 	switch {
+	case e.UndoInDoubt:
+		return "its undo was sent, and it is unknown whether that took effect: " + e.Kept
 	case e.Kept != "":
 		return what + ", and was not undone: " + e.Kept
 	case e.Limited:

@@ -24,8 +24,9 @@ import (
 
 // Definitions finds compiled definitions.
 type Definitions interface {
-	// Definition returns a version; an error wrapping journal.ErrNotFound if there is none.
-	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
+	// Of returns the definition that a saga with this start runs by. Errors: saga.ErrUnusable, if
+	// this program cannot compile it, or if it is gone.
+	Of(ctx context.Context, d *saga.StartedData) (*saga.Definition, error)
 }
 
 // Caller performs the requests of one kind of step. The context carries the attempt's deadline. A
@@ -338,6 +339,28 @@ func (e *Engine) Send(ctx context.Context, m journal.Message) error {
 	return nil
 }
 
+// Ask brings a command to a saga, and reports whether this node runs the saga and has taken the
+// command. If it has not, send the message instead. If it has, the command is applied or refused
+// when the journal has a record of it. If no record comes, because the node has lost the saga, send
+// the message, with the same id.
+func (e *Engine) Ask(ctx context.Context, id, message uuid.UUID, c saga.Command) bool {
+	if !e.Ready() {
+		return false
+	}
+	took := make(chan bool, 1)
+	select {
+	case e.laneOf(id).events <- Asked{ID: id, Message: message, Command: c, Reply: took}:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case t := <-took:
+		return t
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Watch returns a channel that receives a value after a saga's journal has grown on this node.
 // Several appends may result in one value. stop ends the watch. The channel does not report appends
 // by other nodes, so callers must poll as well.
@@ -476,7 +499,7 @@ func (e *Engine) reregister(quit <-chan struct{}) {
 	for _, l := range e.lanes {
 		l.events <- LeaseLost{}
 	}
-	failpoint.Hit("relearn")
+	failpoint.Hit("reregister")
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 		err := e.register(ctx)

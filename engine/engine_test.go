@@ -32,11 +32,11 @@ import (
 // definitions is a fixed set of compiled definitions.
 type definitions map[string]*saga.Definition
 
-func (d definitions) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
-	if def := d[name]; def != nil {
+func (d definitions) Of(_ context.Context, start *saga.StartedData) (*saga.Definition, error) {
+	if def := d[start.Definition]; def != nil {
 		return def, nil
 	}
-	return nil, fmt.Errorf("%s: %w", name, journal.ErrNotFound)
+	return nil, fmt.Errorf("%s: %w", start.Definition, saga.ErrUnusable)
 }
 
 func compile(t testing.TB, src string) *saga.Definition {

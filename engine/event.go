@@ -54,6 +54,14 @@ type (
 		At       time.Time // see Answered
 		Memory   any       // stands for the memory of the messages, for Freed; nil: not counted
 	}
+	// Asked brings a command to a saga without a message in the store. If the lane does not run the
+	// saga, or the command comes again in a message, nothing is done twice. Took answers it.
+	Asked struct {
+		ID      uuid.UUID
+		Message uuid.UUID
+		Command saga.Command
+		Reply   any
+	}
 	// Committed is the result of the Commit with that number: one result for each append, or an
 	// error for all of them.
 	Committed struct {
@@ -103,6 +111,7 @@ func (Owned) event()     {}
 func (Unheld) event()    {}
 func (Answered) event()  {}
 func (Received) event()  {}
+func (Asked) event()     {}
 func (Committed) event() {}
 func (LeaseLost) event() {}
 func (Leased) event()    {}
@@ -135,6 +144,12 @@ type (
 	// Freed returns the Memory of an Answered, a Received or a Loaded, once: the outcome of the
 	// response or of the messages is durable, or they were discarded.
 	Freed struct{ Memory any }
+	// Took answers an Asked: whether the lane has applied or refused the command. The records are
+	// not durable yet, and are lost with the process: then the command must be sent again.
+	Took struct {
+		Reply any
+		Took  bool
+	}
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
@@ -200,6 +215,7 @@ type (
 func (Commit) effect()      {}
 func (Perform) effect()     {}
 func (Freed) effect()       {}
+func (Took) effect()        {}
 func (Replied) effect()     {}
 func (Advanced) effect()    {}
 func (Acquired) effect()    {}

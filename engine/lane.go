@@ -28,8 +28,11 @@ type LaneConfig struct {
 	// MaxSagaBytes bounds the bytes of the records of all sagas in the lane; 0: no bound.
 	// Above it, the larger sagas leave memory between two steps.
 	MaxSagaBytes int
-	Random       func() uint64   // uniform random numbers, for jitter
-	Notices      *notify.Notices // builds the notifications about sagas; nil: none
+	// MaxIdle bounds how many sagas the lane may have while a session stays in memory without
+	// anything in progress; 0: no bound.
+	MaxIdle int
+	Random  func() uint64   // uniform random numbers, for jitter
+	Notices *notify.Notices // builds the notifications about sagas; nil: none
 	// StallAfter is how long a request may wait to be sent before its step counts as stalled; 0:
 	// without bound.
 	StallAfter time.Duration
@@ -84,6 +87,8 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		l.answer(ev)
 	case Received:
 		l.receive(ev)
+	case Asked:
+		l.asked(ev)
 	case Committed:
 		if ev.Number == l.number && len(l.flight) > 0 {
 			l.committed(ev)
@@ -255,6 +260,38 @@ func (l *Lane) receive(ev Received) {
 	}
 }
 
+// asked applies a command that came without a message.
+func (l *Lane) asked(ev Asked) {
+	r := l.runs[ev.ID]
+	took := r != nil && r.broken == nil && !r.parking() && !r.starting() && !l.draining && !r.applies(ev.Message)
+	l.emit(Took{Reply: ev.Reply, Took: took})
+	if !took || r.m.Applied(ev.Message) || r.m.Status().Terminal() {
+		return
+	}
+	l.isolate(r, func() error {
+		if err := l.command(r, ev.Message, ev.Command); err != nil {
+			return err
+		}
+		return l.advance(r)
+	})
+}
+
+// command applies or refuses a command.
+func (l *Lane) command(r *run, message uuid.UUID, c saga.Command) error {
+	c.At = l.now
+	rec, err := r.m.Validate(message, c)
+	if refusal, ok := errors.AsType[*machine.Refusal](err); ok {
+		rec = r.m.Reject(message, c, refusal)
+	} else if err != nil {
+		return err
+	}
+	if rec.Kind == "" {
+		return nil // it changes nothing
+	}
+	r.rewrite = true
+	return l.write(r, rec)
+}
+
 // apply applies messages to the saga, then continues it.
 func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 	for _, m := range messages {
@@ -269,6 +306,15 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			return fmt.Errorf("%w: message %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
+		if end, ok := c.Do.(saga.EndTask); ok && c.Path == "" { // the lease of a session's life
+			if rec, ok := r.m.EndLife(end.Attempt, end.Result.Outcome, l.now); ok {
+				if err := l.write(r, rec); err != nil {
+					return err
+				}
+				r.rewrite = true
+			}
+			continue
+		}
 		if end, ok := c.Do.(saga.EndTask); ok {
 			if end.Attempt == 0 { // the result of a child saga, which does not know the attempt
 				end.Attempt = r.m.InFlightAttempt(c.Path, end.Way, end.Result.Saga)
@@ -281,17 +327,9 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 			}
 			continue
 		}
-		c.At = l.now
-		rec, err := r.m.Validate(m.ID, c)
-		if refusal, ok := errors.AsType[*machine.Refusal](err); ok {
-			rec = r.m.Reject(m.ID, c, refusal)
-		} else if err != nil {
+		if err := l.command(r, m.ID, c); err != nil {
 			return err
 		}
-		if err := l.write(r, rec); err != nil {
-			return err
-		}
-		r.rewrite = true
 	}
 	return l.advance(r)
 }
@@ -307,6 +345,9 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 	}
 	r.next.Records = append(r.next.Records, rec)
 	l.grow(r, &rec)
+	if rec.Kind == journal.Attached {
+		r.next.Tasks = append(r.next.Tasks, r.m.LeaseTask())
+	}
 	if rec.Kind == journal.Compensating {
 		// This record needs the row in its own append, however large that is: a child's start that
 		// is committed later must see that its parent is being undone.
@@ -442,9 +483,10 @@ func (l *Lane) park(r *run) {
 	status, inboxRevision := r.m.Status(), r.m.InboxRevision()
 	wake := r.m.WakeAt()
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
+	stays := l.stays(r)
 	switch {
-	case r.inFlight > 0 || (soon && !l.draining && !r.yielded):
-		l.alarm(r, wake)
+	case r.inFlight > 0 || ((soon || !stays.IsZero()) && !l.draining && !r.yielded):
+		l.alarm(r, earlier(wake, stays))
 		if shown(status) == shown(r.shown) && inboxRevision == r.inboxRevision && !r.rewrite && r.next.Start == nil {
 			return
 		}
@@ -462,6 +504,28 @@ func (l *Lane) park(r *run) {
 		row.WakeAt = wake
 	}
 	r.next.Row, r.shown, r.inboxRevision, r.rewrite = &row, status, inboxRevision, false
+}
+
+// stays returns until when a session stays in memory although nothing is in progress, because its
+// agent is about to make the next call; zero: it does not. Idle sessions take at most half of the
+// lane's memory.
+func (l *Lane) stays(r *run) time.Time {
+	until := r.moved.Add(stayFor)
+	if l.cfg.MaxIdle > 0 && len(l.runs) > l.cfg.MaxIdle || !r.m.Live() || !until.After(l.now) || l.cfg.MaxSagaBytes > 0 && l.bytes > l.cfg.MaxSagaBytes/2 {
+		return time.Time{}
+	}
+	return until
+}
+
+// stayFor is how long a session stays in memory after its journal has grown.
+const stayFor = time.Minute
+
+// earlier returns the earlier of two times; zero is no time.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // alarm makes the lane continue a saga in memory when its next wait is over. If that is far away,

@@ -305,12 +305,12 @@ type brokenDefinitions struct {
 	broken atomic.Bool
 }
 
-func (d *brokenDefinitions) Definition(ctx context.Context, name string, v int) (*saga.Definition, error) {
+func (d *brokenDefinitions) Of(ctx context.Context, start *saga.StartedData) (*saga.Definition, error) {
 	d.loads.Add(1)
 	if d.broken.Load() {
-		return nil, fmt.Errorf("%s: %w", name, saga.ErrUnusable)
+		return nil, fmt.Errorf("%s: %w", start.Definition, saga.ErrUnusable)
 	}
-	return d.definitions.Definition(ctx, name, v)
+	return d.definitions.Of(ctx, start)
 }
 
 // A saga that this node cannot run is claimed again only after a delay, even if a message for it

@@ -73,7 +73,7 @@ func TestLeaseWaitsAreNeverShort(t *testing.T) {
 			got := journal.Lease{Node: "n", Now: store.Add(there), TTL: time.Minute}
 			l.Renewed(got, store.Add(off), store.Add(off+there+back))
 			store = store.Add(there + back)
-			for range rapid.IntRange(0, 3).Draw(t, "looks") {
+			for range rapid.IntRange(0, 3).Draw(t, "reads") {
 				store = store.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "later")))
 				now, latest := l.Now(store.Add(off)), l.Latest(store.Add(off))
 				if now.After(store) || latest.Before(store) {

@@ -38,7 +38,7 @@ type laneLoop struct {
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e: e,
-		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxSagaBytes: e.cfg.SagaBytes / e.cfg.Lanes, Random: random,
+		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxSagaBytes: e.cfg.SagaBytes / e.cfg.Lanes, MaxIdle: max(e.cfg.MaxRunning/(4*e.cfg.Lanes), 1), Random: random,
 			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
@@ -114,6 +114,8 @@ func (l *laneLoop) do(eff Effect) {
 		case Delivery:
 			e.window.Done(m)
 		}
+	case Took:
+		eff.Reply.(chan bool) <- eff.Took
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
 	case Acquired:

@@ -278,11 +278,11 @@ type panicky struct {
 	armed atomic.Bool
 }
 
-func (d *panicky) Definition(ctx context.Context, name string, v int) (*saga.Definition, error) {
+func (d *panicky) Of(ctx context.Context, start *saga.StartedData) (*saga.Definition, error) {
 	if d.armed.Load() {
 		panic("a bug")
 	}
-	return d.definitions.Definition(ctx, name, v)
+	return d.definitions.Of(ctx, start)
 }
 
 // A definition that makes our own code panic affects no other saga.

@@ -13,6 +13,7 @@ import (
 	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/history"
 )
 
 // claimBatch is how many sagas are claimed at once. On SQLite, claims and commits take turns, so it
@@ -217,13 +218,6 @@ func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, un
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
 	ev = Loaded{Claimed: c, Node: node}
-	if ev.Def, err = e.cfg.Definitions.Definition(ctx, c.Definition, c.Version); err != nil {
-		if errors.Is(err, saga.ErrUnusable) || errors.Is(err, journal.ErrNotFound) {
-			ev.Err = err
-			return ev, nil
-		}
-		return ev, err
-	}
 	ev.Records = slices.Clip(known)
 	for len(known) == 0 || len(known) == loadBatch {
 		page, err := e.cfg.Store.Records(ctx, c.Saga, int64(len(ev.Records)), recordsPage)
@@ -239,6 +233,17 @@ func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, un
 		if ev.Messages, err = e.cfg.Store.Messages(ctx, []uuid.UUID{c.Saga}, messagePage, e.cfg.MessageBytes); err != nil {
 			return ev, err
 		}
+	}
+	d, err := history.Started(ev.Records)
+	if err != nil {
+		ev.Err = fmt.Errorf("%w: %w", saga.ErrUnreadable, err)
+		return ev, nil
+	}
+	if ev.Def, err = e.cfg.Definitions.Of(ctx, &d); errors.Is(err, saga.ErrUnusable) {
+		ev.Err = err
+		return ev, nil
+	} else if err != nil {
+		return ev, err
 	}
 	ev.Err = journal.Verify(c.Saga, nil, 1, ev.Records)
 	return ev, nil

@@ -170,7 +170,7 @@ func TestNormalWaitsAreNotStalled(t *testing.T) {
 		"a process that was frozen": func(b *bench) {
 			id, send := b.sendOne()
 			b.now = b.now.Add(time.Hour)
-			b.handle(engine.Watch{}) // before the response, which is behind it in the queue
+			b.handle(engine.Watch{}) // before the response, which comes later in the queue
 			b.handle(done(id, send))
 			b.handle(b.append())
 			b.sendWatches(enough)

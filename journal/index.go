@@ -9,7 +9,7 @@ import (
 )
 
 // Index is the readers' port: rows, lists and counts. Its results are derived from the journals; a
-// row may be a step behind its running saga, because it is written when the status changes.
+// row may be one step behind its running saga, because it is written when the status changes.
 type Index interface {
 	// Saga returns one saga's head. Errors: ErrNotFound.
 	Saga(ctx context.Context, id uuid.UUID) (Head, error)

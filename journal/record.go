@@ -22,7 +22,10 @@ const (
 	Paused       Kind = "paused"
 	Resumed      Kind = "resumed"
 	Cancelled    Kind = "cancelled"
-	Finished     Kind = "finished" // the saga has ended: at most once, last
+	Attached     Kind = "attached"  // of a session: its agent's process begins a life
+	Called       Kind = "called"    // of a session: its agent asks for an action, which adds a step
+	Committed    Kind = "committed" // of a session: its agent has ended its work
+	Finished     Kind = "finished"  // the saga has ended: at most once, last
 )
 
 // Way tells forward attempts from compensations.

@@ -2,6 +2,9 @@ package journal
 
 import (
 	"context"
+	"path"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -64,6 +67,28 @@ type KeyBinding struct {
 	// Signals are patterns of the signals that the key may send: each is a definition, a slash and
 	// a signal.
 	Signals []string `json:"signals,omitempty"`
+	// Agent is the grant of a key of the role agent; nil: it has no limits of its own.
+	Agent *AgentGrant `json:"agent,omitempty"`
+}
+
+// AgentGrant limits the sessions that a key opens. An empty list allows all.
+type AgentGrant struct {
+	Actions  []string `json:"actions,omitempty"`  // refund, or refund@3 for one version
+	Sessions []string `json:"sessions,omitempty"` // patterns of names, as path.Match has them
+	Budget   string   `json:"budget,omitempty"`   // the most that a session may spend, such as "5.00 USD"; "": no limit
+}
+
+// Names reports whether the grant allows sessions with this name.
+func (g *AgentGrant) Names(name string) bool {
+	return len(g.Sessions) == 0 || slices.ContainsFunc(g.Sessions, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}
+
+// Calls reports whether the grant allows a version of an action.
+func (g *AgentGrant) Calls(action string, version int) bool {
+	return len(g.Actions) == 0 || slices.Contains(g.Actions, action) || slices.Contains(g.Actions, action+"@"+strconv.Itoa(version))
 }
 
 // Narrows reports whether the binding limits its key.

@@ -30,6 +30,15 @@ type Task struct {
 	Timeout time.Duration // the longest time from the claim to the end, in whole milliseconds
 	// Traceparent is the W3C trace context of the attempt; "" if there is none.
 	Traceparent string
+	// Claimant, unless it is nil, has claimed the task from its creation: the lease and the timeout
+	// begin with the append. The tasks that a store returns do not have it.
+	Claimant *Claimant
+}
+
+// Claimant is a worker that has claimed a task.
+type Claimant struct {
+	Worker string    // see TaskClaim
+	Token  uuid.UUID // not Nil; see TaskClaim. Several tasks may have the same
 }
 
 // TaskClaim is a worker's request for tasks.

@@ -173,7 +173,7 @@ func TestAllOrNothing(t *testing.T) {
 				t.Fatal("a step with an error succeeded")
 			}
 			if left := x.columns(t); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+				t.Errorf("remaining: %v", left)
 			}
 			steps[second] = &fstest.MapFile{Data: []byte(`CREATE TABLE more (id int);`)}
 			must(t, migrations.Up(ctx, at))

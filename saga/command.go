@@ -14,7 +14,7 @@ import (
 const Anonymous = "anonymous"
 
 // Command is a command to a saga: from a person, from a worker, or from another saga. Its JSON is
-// one object, with the operation's verb as `command` and the operation's fields beside the others.
+// one object, with the operation's verb as `command` and the operation's fields next to the others.
 type Command struct {
 	Do     Operation `json:"-"`                // what to do
 	Path   string    `json:"path,omitempty"`   // the step that it is about; "": the saga
@@ -41,6 +41,7 @@ type (
 	// Cancel ends the saga: it is undone, or left as it is if Mode is "stop".
 	Cancel struct {
 		Mode string `json:"mode,omitempty"` // compensate (default) or stop
+		Life int    `json:"life,omitempty"` // of the session's process that asks for it; 0: another caller does
 	}
 	// Pause lets the saga send no further requests.
 	Pause struct{}
@@ -48,6 +49,33 @@ type (
 	Resume struct{}
 	// Compensate undoes the saga, even after its pivot.
 	Compensate struct{}
+	// Attach begins a life of a session for a process of its agent.
+	Attach struct {
+		Holder   string `json:"holder,omitempty"`   // the process's name, for people
+		Token    string `json:"token"`              // the SHA-256, in hex, of the secret of the process
+		Previous string `json:"previous,omitempty"` // the same of the process that it replaces; "": unknown
+	}
+	// CallAction calls an action in a session.
+	CallAction struct {
+		Life   int             `json:"life"`
+		Action string          `json:"action"`
+		ID     string          `json:"id,omitempty"` // the identity that the caller chooses; "": none
+		Again  int             `json:"again,omitempty"`
+		Input  json.RawMessage `json:"input,omitempty"` // nil: null
+		// Before is how many calls with the same identity this life has made before. The caller
+		// counts them. After a crash it begins at 0 again, which repeats a response and never an
+		// effect.
+		Before int `json:"before,omitempty"`
+	}
+	// CommitSession ends a session's forward work: nothing will be undone.
+	CommitSession struct {
+		Life   int             `json:"life"`
+		Output json.RawMessage `json:"output,omitempty"`
+	}
+	// UndoCall undoes one call of a session, which continues.
+	UndoCall struct {
+		Life int `json:"life,omitempty"` // see Cancel
+	}
 	// Retry continues a step that needs a person. Without a path there must be only one such step.
 	Retry struct {
 		NewKey bool `json:"new_key,omitempty"`
@@ -91,25 +119,33 @@ type (
 )
 
 // Verb implements Operation.
-func (Cancel) Verb() string     { return "cancel" }
-func (Pause) Verb() string      { return "pause" }
-func (Resume) Verb() string     { return "resume" }
-func (Compensate) Verb() string { return "compensate" }
-func (Retry) Verb() string      { return "retry" }
-func (Resolve) Verb() string    { return "resolve" }
-func (Patch) Verb() string      { return "patch" }
-func (Approve) Verb() string    { return "approve" }
-func (Reject) Verb() string     { return "reject" }
-func (Signal) Verb() string     { return "signal" }
-func (Release) Verb() string    { return "release" }
-func (Revert) Verb() string     { return "revert" }
-func (EndTask) Verb() string    { return "task" }
+func (Cancel) Verb() string        { return "cancel" }
+func (Pause) Verb() string         { return "pause" }
+func (Resume) Verb() string        { return "resume" }
+func (Compensate) Verb() string    { return "compensate" }
+func (Attach) Verb() string        { return "attach" }
+func (CallAction) Verb() string    { return "call" }
+func (CommitSession) Verb() string { return "commit" }
+func (UndoCall) Verb() string      { return "undo" }
+func (Retry) Verb() string         { return "retry" }
+func (Resolve) Verb() string       { return "resolve" }
+func (Patch) Verb() string         { return "patch" }
+func (Approve) Verb() string       { return "approve" }
+func (Reject) Verb() string        { return "reject" }
+func (Signal) Verb() string        { return "signal" }
+func (Release) Verb() string       { return "release" }
+func (Revert) Verb() string        { return "revert" }
+func (EndTask) Verb() string       { return "task" }
 
-func (o Cancel) record(d *CommandData) { d.Mode = o.Mode }
-func (Pause) record(*CommandData)      {}
-func (Resume) record(*CommandData)     {}
-func (Compensate) record(*CommandData) {}
-func (o Retry) record(d *CommandData)  { d.NewKey = o.NewKey }
+func (o Cancel) record(d *CommandData)    { d.Mode = o.Mode }
+func (Pause) record(*CommandData)         {}
+func (Resume) record(*CommandData)        {}
+func (Compensate) record(*CommandData)    {}
+func (UndoCall) record(*CommandData)      {}
+func (Attach) record(*CommandData)        {}
+func (CallAction) record(*CommandData)    {}
+func (CommitSession) record(*CommandData) {}
+func (o Retry) record(d *CommandData)     { d.NewKey = o.NewKey }
 func (o Resolve) record(d *CommandData) {
 	d.Outcome, d.Output, d.NewKey = o.Outcome, o.Output, o.NewKey
 }
@@ -123,19 +159,23 @@ func (EndTask) record(*CommandData)     {}
 
 // operations decode operations, by name.
 var operations = map[string]func(doc []byte) (Operation, error){
-	Cancel{}.Verb():     decodeOperation[Cancel],
-	Pause{}.Verb():      decodeOperation[Pause],
-	Resume{}.Verb():     decodeOperation[Resume],
-	Compensate{}.Verb(): decodeOperation[Compensate],
-	Retry{}.Verb():      decodeOperation[Retry],
-	Resolve{}.Verb():    decodeOperation[Resolve],
-	Patch{}.Verb():      decodeOperation[Patch],
-	Approve{}.Verb():    decodeOperation[Approve],
-	Reject{}.Verb():     decodeOperation[Reject],
-	Signal{}.Verb():     decodeOperation[Signal],
-	Release{}.Verb():    decodeOperation[Release],
-	Revert{}.Verb():     decodeOperation[Revert],
-	EndTask{}.Verb():    decodeOperation[EndTask],
+	Cancel{}.Verb():        decodeOperation[Cancel],
+	Pause{}.Verb():         decodeOperation[Pause],
+	Resume{}.Verb():        decodeOperation[Resume],
+	Compensate{}.Verb():    decodeOperation[Compensate],
+	Attach{}.Verb():        decodeOperation[Attach],
+	CallAction{}.Verb():    decodeOperation[CallAction],
+	CommitSession{}.Verb(): decodeOperation[CommitSession],
+	UndoCall{}.Verb():      decodeOperation[UndoCall],
+	Retry{}.Verb():         decodeOperation[Retry],
+	Resolve{}.Verb():       decodeOperation[Resolve],
+	Patch{}.Verb():         decodeOperation[Patch],
+	Approve{}.Verb():       decodeOperation[Approve],
+	Reject{}.Verb():        decodeOperation[Reject],
+	Signal{}.Verb():        decodeOperation[Signal],
+	Release{}.Verb():       decodeOperation[Release],
+	Revert{}.Verb():        decodeOperation[Revert],
+	EndTask{}.Verb():       decodeOperation[EndTask],
 }
 
 func decodeOperation[T Operation](doc []byte) (Operation, error) {

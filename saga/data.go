@@ -67,6 +67,8 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
+	Session    *SessionData               `json:"session,omitempty"` // of a session
+	Action     string                     `json:"action,omitempty"`  // refund@3, of a saga that only runs this action
 	// Traceparent is the span from which the saga was started (see ParseTraceparent); "": the saga
 	// has a trace of its own.
 	Traceparent string `json:"traceparent,omitempty"`

@@ -21,6 +21,8 @@ type Definition struct {
 
 	Steps   []*Step
 	Finally []*Step
+	Session *Session // not nil: a session, whose steps come by record
+	Action  string   // refund@3, of a saga that only runs this action; "" for others
 
 	Input     Schema         // nil: any input is accepted
 	Output    *expr.Template // nil: the last step's output

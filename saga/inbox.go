@@ -16,6 +16,7 @@ const (
 	InboxStuck    = "stuck"
 	InboxHeld     = "held"
 	InboxBudget   = "budget"
+	InboxSession  = "session" // of a session: no process of its agent came back
 )
 
 // Entry is an inbox entry: an item that needs a person.

@@ -70,18 +70,13 @@ type schedule struct {
 
 func schedules(list []catalog.Triggered) []schedule {
 	var all []schedule
-	seen := make(map[string]bool)
+	names := make(ordinals)
 	for _, t := range list {
 		for i, one := range t.Definition.Triggers {
 			if one.Cron == nil {
 				continue
 			}
-			base := t.Definition.Name + "/" + one.Cron.Zone.String() + " " + one.Cron.Spec
-			name := base
-			for n := 2; seen[name]; n++ {
-				name = base + "#" + strconv.Itoa(n)
-			}
-			seen[name] = true
+			name := names.name(t.Definition.Name + "/" + one.Cron.Zone.String() + " " + one.Cron.Spec)
 			all = append(all, schedule{t, one, i, name})
 		}
 	}

@@ -133,8 +133,8 @@ func TestCronTriesAgain(t *testing.T) {
 	r.want("e null", "d null")
 }
 
-// A new version: unchanged times go on, also if triggers stand before them now; new ones begin with
-// it; a start that is refused is passed over.
+// In a new version, unchanged times continue, even if other triggers now come before them; new ones
+// begin with it; a refused start is skipped.
 func TestCronOfANewVersion(t *testing.T) {
 	r := newRig(t)
 	c := NewCron(r.Starter)

@@ -119,13 +119,13 @@ func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (start
 
 // each matches an event against the triggers of one definition.
 func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, actor string) (started []Started, refused []Refused, err error) {
-	same := make(map[string]int) // triggers so far with this pattern
+	names := make(ordinals)
 	for i, one := range t.Definition.Triggers {
-		same[one.Event]++
 		if one.Event == "" || !saga.MatchEvent(one.Event, e.Type) {
 			continue
 		}
-		id, findings, err := s.start(ctx, t, one, e, eventKey(t.Definition.Name, one.Event, same[one.Event], e), actor)
+		key := eventKey(t.Definition.Name, names.name(url.QueryEscape(one.Event)), e)
+		id, findings, err := s.start(ctx, t, one, e, key, actor)
 		switch {
 		case err != nil:
 			return started, refused, err
@@ -139,15 +139,23 @@ func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, 
 	return started, refused, nil
 }
 
-// eventKey returns the start key of an event for a trigger: the nth of its definition, from 1, with
-// this pattern. So the key stays the same if triggers with other patterns are inserted or moved. No
-// client's key has this form, because clients' keys begin with the client's identity. All but the
-// last part are escaped so that no other event's key can be the same.
-func eventKey(definition, pattern string, n int, e *saga.Event) string {
-	trigger := url.QueryEscape(pattern)
-	if n > 1 {
-		trigger += "#" + strconv.Itoa(n)
+// ordinals names triggers of a definition so that a name stays the same if other triggers are
+// inserted or moved. It counts those with the same base.
+type ordinals map[string]int
+
+// name returns base for the first trigger, base#2 for the second, and so on. A base has no "#".
+func (o ordinals) name(base string) string {
+	o[base]++
+	if o[base] == 1 {
+		return base
 	}
+	return base + "#" + strconv.Itoa(o[base])
+}
+
+// eventKey returns the start key of an event for a trigger, which is named by its escaped pattern.
+// No client's key has this form, because clients' keys begin with the client's identity. All but
+// the last part are escaped so that no other event's key can be the same.
+func eventKey(definition, trigger string, e *saga.Event) string {
 	return "event:" + definition + ":" + trigger + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -255,12 +256,17 @@ func TestEventAgainAfterTriggersMoved(t *testing.T) {
 }
 
 func TestEventKeys(t *testing.T) {
+	first, second := "a", "a#2"
+	names := make(ordinals)
+	if a, b, c := names.name("a"), names.name("b"), names.name("a"); a != first || b != "b" || c != second {
+		t.Error(a, b, c)
+	}
 	keys := map[string]bool{
-		eventKey("d", "a", 1, &saga.Event{Source: "a:b", ID: "c"}):   true,
-		eventKey("d", "a", 1, &saga.Event{Source: "a", ID: "b:c"}):   true,
-		eventKey("d", "a:a", 1, &saga.Event{Source: "b", ID: "c"}):   true,
-		eventKey("d", "a", 2, &saga.Event{Source: "a:b", ID: "c"}):   true,
-		eventKey("d", "a#2", 1, &saga.Event{Source: "a:b", ID: "c"}): true,
+		eventKey("d", first, &saga.Event{Source: "a:b", ID: "c"}):                   true,
+		eventKey("d", first, &saga.Event{Source: "a", ID: "b:c"}):                   true,
+		eventKey("d", url.QueryEscape("a:a"), &saga.Event{Source: "b", ID: "c"}):    true,
+		eventKey("d", second, &saga.Event{Source: "a:b", ID: "c"}):                  true,
+		eventKey("d", url.QueryEscape(second), &saga.Event{Source: "a:b", ID: "c"}): true,
 	}
 	if len(keys) != 5 || !keys["event:d:a:a%3Ab:c"] || !keys["event:d:a#2:a%3Ab:c"] {
 		t.Error(keys)

@@ -81,8 +81,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// cut installs f as wire until mend is called.
-func (r *rig) cut(f func(w http.ResponseWriter, req *http.Request, next http.Handler)) (mend func()) {
+// cut installs f as wire until restore is called.
+func (r *rig) cut(f func(w http.ResponseWriter, req *http.Request, next http.Handler)) (restore func()) {
 	r.wire.Store(&f)
 	return func() { r.wire.Store(nil) }
 }

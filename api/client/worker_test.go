@@ -201,7 +201,7 @@ func TestOutage(t *testing.T) {
 	r.publish(squareDef)
 	var tried atomic.Int64
 	ends := func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/complete") }
-	mend := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+	restore := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
 		if !ends(req) {
 			next.ServeHTTP(w, req)
 			return
@@ -219,7 +219,7 @@ func TestOutage(t *testing.T) {
 	r.run(client.Worker{Handle: square})
 	id := r.square(3)
 	eventually(t, "the answer is lost", func() bool { return tried.Load() >= 3 })
-	mend()
+	restore()
 	if s := r.wait(id); s.Status != "succeeded" || string(s.Output) != `{"square":9}` {
 		t.Errorf("%+v", s)
 	}
@@ -317,7 +317,7 @@ func TestStart(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
 	var tried atomic.Int64
-	mend := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+	restore := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
 		if tried.Add(1) <= 2 { // the request arrives, but its response is lost
 			next.ServeHTTP(httptest.NewRecorder(), req)
 			drop()
@@ -325,7 +325,7 @@ func TestStart(t *testing.T) {
 		next.ServeHTTP(w, req)
 	})
 	one, err := r.Start(t.Context(), client.Start{Definition: "square", Input: map[string]int{"n": 2}, Labels: map[string]string{"a": "b"}})
-	mend()
+	restore()
 	if err != nil || one.Definition != "square" || one.Labels["a"] != "b" || one.Ended() {
 		t.Fatalf("%+v %v", one, err)
 	}

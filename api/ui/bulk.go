@@ -67,7 +67,7 @@ type bulkView struct {
 	Problem                 *rest.Problem
 	Group                   string // the group that is decided in parts; "" for selected entries
 	From, To                string // cursors of the group before these entries and after them
-	Behind                  int    // entries of the group after these
+	After                   int    // entries of the group after these
 	Further                 bool   // there may be more: the inbox was not read to its end
 }
 
@@ -109,12 +109,12 @@ func parseItem(text string) (item, bool) {
 // Rest returns the number of entries after those that are decided together; "" for none.
 func (p bulkView) Rest() string {
 	switch {
-	case p.Behind == 0 && p.Further:
+	case p.After == 0 && p.Further:
 		return "perhaps some"
-	case p.Behind == 0:
+	case p.After == 0:
 		return ""
 	}
-	n := strconv.Itoa(p.Behind)
+	n := strconv.Itoa(p.After)
 	if p.Further {
 		n += " or more"
 	}
@@ -221,7 +221,7 @@ func (v *request) part(page *bulkView) (list []entry, err error) {
 				list = append(list, e)
 				to = place{cursor, e.Since.UnixMilli(), e.ID}
 			default:
-				page.Behind++
+				page.After++
 			}
 		}
 		if cursor = next; cursor == "" {

@@ -39,7 +39,7 @@ func runBulk(v *request) error {
 		if err != nil {
 			return err
 		}
-		page.To, page.Behind, page.Further = others.From, others.Behind+len(list), others.Further
+		page.To, page.After, page.Further = others.From, others.After+len(list), others.Further
 	}
 	return v.render("inbox-decided", "Decided together", page)
 }

@@ -247,8 +247,8 @@ func TestPublish(t *testing.T) {
 	x.post("/publish", "source", odd, "do", "check").want(200).has("No errors", "1 warning", `class="odd"`).lacks("<script>alert")
 	x.page("/definitions/odd").want(404)
 
-	mended := strings.Replace(wrong, "sett", "set", 1)
-	if to := x.post("/publish", "source", strings.ReplaceAll(mended, "\n", "\r\n"), "do", "publish").want(303).header.Get("Location"); to != "/definitions/fresh" {
+	corrected := strings.Replace(wrong, "sett", "set", 1)
+	if to := x.post("/publish", "source", strings.ReplaceAll(corrected, "\n", "\r\n"), "do", "publish").want(303).header.Get("Location"); to != "/definitions/fresh" {
 		t.Errorf("sent to %s", to)
 	}
 	x.page("/definitions/fresh").want(200).has(`role="status">Published as v1`)
@@ -257,10 +257,10 @@ func TestPublish(t *testing.T) {
 	}
 	// Publishing does not overwrite an existing name, or a version that someone else has published
 	// in the meantime.
-	x.post("/publish", "source", strings.Replace(mended, "a: 1", "a: 2", 1), "do", "publish").want(412).has("There is a fresh already", `class="come"`)
+	x.post("/publish", "source", strings.Replace(corrected, "a: 1", "a: 2", 1), "do", "publish").want(412).has("There is a fresh already", `class="come"`)
 	form := x.page("/publish?definition=fresh").want(200).hidden("/publish")
-	x.publish(strings.Replace(mended, "a: 1", "a: 9", 1))
-	next := strings.Replace(mended, "a: 1", "a: 3", 1)
+	x.publish(strings.Replace(corrected, "a: 1", "a: 9", 1))
+	next := strings.Replace(corrected, "a: 1", "a: 3", 1)
 	form = x.post("/publish", append(form, "source", next, "do", "publish")...).want(412).has("v2 was published in the meantime", "a: 9", "a: 3").hidden("/publish")
 	x.post("/publish", append(form, "source", next, "do", "check")...).want(200).has("Changes since v2")
 	x.post("/publish", append(form, "source", next, "do", "publish")...).want(303)

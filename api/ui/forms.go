@@ -69,9 +69,12 @@ func (f entryForms) Approval() bool { return f.Kind == saga.InboxApproval }
 // Budget reports whether the entry needs a higher budget. The saga's page has the form for it.
 func (f entryForms) Budget() bool { return f.Kind == saga.InboxBudget }
 
+// Session reports whether no process of an agent has come back to its session.
+func (f entryForms) Session() bool { return f.Kind == saga.InboxSession }
+
 // Program reports whether the saga is in quarantine. Nobody can resolve that: the program or the
 // definition has to be fixed.
-func (f entryForms) Program() bool { return f.Path == "" && !f.Budget() }
+func (f entryForms) Program() bool { return f.Path == "" && !f.Budget() && !f.Session() }
 
 // MayDecide reports whether the user is among the approvers. Only the API knows whether the saga's
 // starter is excluded.

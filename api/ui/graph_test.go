@@ -2,22 +2,17 @@ package ui
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"recourse/api/ui/graph"
+	"recourse/internal/test/golden"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func compile(t *testing.T, source string) *saga.Definition {
 	t.Helper()
@@ -44,19 +39,7 @@ func TestGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := svg(t, compile(t, string(source)))
-	file := filepath.Join("testdata", "everything.svg")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("look at it, then rewrite it with -update (-want +got):\n%s", d)
-	}
+	golden.Check(t, "everything.svg", got)
 	if strings.Contains(got, "<script") || strings.Contains(got, "style=") {
 		t.Error("the drawing holds what the page's policy forbids")
 	}

@@ -101,7 +101,7 @@ func TestInboxStuck(t *testing.T) {
 	x.waits(id)
 	a := x.page("/inbox?kind=stuck").want(200).has("Undoing step reserve was refused", "DELETE "+x.world.URL+"/things/", ", undoing", "no status check", "curl -sS", "I have undone it by hand", "Leave its effect")
 	to := "/sagas/" + id + "/steps/reserve/resolve"
-	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "mended")...).want(303)
+	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "fixed")...).want(303)
 	x.becomes(id, saga.Compensated)
 }
 

@@ -20,7 +20,7 @@ import (
 	"recourse/saga/machine"
 )
 
-func TestShelf(t *testing.T) {
+func TestJournalCache(t *testing.T) {
 	var s journalCache
 	put := func(id string, records, bytes int) {
 		k := s.take(id)

@@ -128,7 +128,7 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 		if err != nil {
 			return err
 		}
-		def, err := cfg.Definitions.Definition(ctx, d.Started.Definition, int(d.Started.Version))
+		def, err := cfg.Definitions.Of(ctx, &d.Started)
 		if err != nil {
 			return err
 		}

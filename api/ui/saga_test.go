@@ -84,7 +84,7 @@ func TestSagaUndone(t *testing.T) {
 	id := x.start("flow", `{"items": [1], "title": "t"}`)
 	x.becomes(id, saga.Failed) // left has no compensation
 	x.page("/sagas/"+id).want(200).has(`<b>Failed</b> because <a href="#step-last"><code>last</code></a> failed:`, "Remaining effects", "is declared to need no compensation",
-		"undone, the latest first", "↺ first", "turns back", "Run it again…")
+		"undone, the latest first", "↺ first", ">undo</text>", "Run it again…")
 
 	to := "/sagas/" + id + "/command/retry"
 	fields := x.page("/sagas/" + id).hidden(to)
@@ -158,42 +158,42 @@ func TestCommandsAreOffered(t *testing.T) {
 	}
 }
 
-func TestSagaOrders(t *testing.T) {
+func TestSagaCommands(t *testing.T) {
 	x := newSite(t)
 	x.publish(slow)
 	id := x.start("slow", `null`)
 	x.becomes(id, saga.Waiting)
 	at := "/sagas/" + id
-	order := func(do string, pairs ...string) *answer {
+	command := func(do string, pairs ...string) *answer {
 		t.Helper()
 		return x.post(at+"/command/"+do, append(x.page(at).hidden(at+"/command/"+do), pairs...)...)
 	}
 	x.page(at).has("Waits for the timer of", "1 step is undone, in this order", "<code>made</code>", "Raise the budget…", "Send a signal…").lacks("Resume…", "Delete…", "Undo it…")
 
-	order("pause", "reason", "lunch").want(303)
+	command("pause", "reason", "lunch").want(303)
 	x.becomes(id, saga.PausedStatus)
 	x.page(at).has("somebody to resume it", "Resume…", "lunch").lacks("Pause…")
 	x.post(at+"/command/pause", "seen", "x").want(409).has("already paused")
-	order("resume").want(303)
+	command("resume").want(303)
 	x.becomes(id, saga.Waiting)
 
-	order("budget", "amount", "much").want(422).has(`value="much"`, `id="do-budget" open`)
-	order("budget", "amount", "0.00").want(303)
+	command("budget", "amount", "much").want(422).has(`value="much"`, `id="do-budget" open`)
+	command("budget", "amount", "0.00").want(303)
 	old := x.page(at).hidden(at + "/command/budget")
-	order("budget", "amount", "3.50").want(303)
+	command("budget", "amount", "3.50").want(303)
 	x.page(at).has("3.50 EUR")
 	x.post(at+"/command/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you opened the page", "4.00", "3.50 EUR")
 
-	order("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is not JSON")
-	order("signal", "name", "com.shop.nothing").want(422).has("no step of slow waits for a signal")
-	order("signal", "name", "com.shop.paid", "payload", `{"a": 1}`).want(303)
+	command("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is not JSON")
+	command("signal", "name", "com.shop.nothing").want(422).has("no step of slow waits for a signal")
+	command("signal", "name", "com.shop.paid", "payload", `{"a": 1}`).want(303)
 	x.page(at).has("signal com.shop.paid")
 
 	x.post(at + "/command/levitate").want(404)
 	// The page does not offer it in addition to cancel, but the route exists.
 	x.post(at+"/command/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page")
-	order("cancel", "mode", "odd").want(422)
-	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
+	command("cancel", "mode", "odd").want(422)
+	command("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
 	x.becomes(id, saga.Compensated)
 	x.page(at).has("<b>Undone</b> because the saga was cancelled", "changed my mind")
 	x.post(at+"/command/cancel", "seen", "").want(409).has("has ended as compensated")
@@ -221,7 +221,7 @@ func TestCancelOfAnOldPage(t *testing.T) {
 // meddler is an engine that calls a function before it accepts a message.
 type meddler struct {
 	api.Engine
-	before func(order string)
+	before func(command string)
 }
 
 func (m *meddler) Send(ctx context.Context, message journal.Message) error {
@@ -280,21 +280,21 @@ func TestCommandsApplyToTheStateShown(t *testing.T) {
 	})
 	x.post(at+"/command/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != 1 {
-		t.Errorf("it is %s after %d orders", v.Status, tries)
+		t.Errorf("it is %s after %d commands", v.Status, tries)
 	}
 
 	seen = form("budget")
 	meddle(1, func() { x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", "1").want(202); grow("com.shop.go") })
 	x.post(at+"/command/budget", append(seen, "amount", "2.00")...).want(303)
 	if v := x.saga(id); v.Cost.Budget != "2.00" || tries != 2 {
-		t.Errorf("the budget is %s after %d orders", v.Cost.Budget, tries)
+		t.Errorf("the budget is %s after %d commands", v.Cost.Budget, tries)
 	}
 
 	seen = form("cancel")
 	meddle(1000, func() { grow("com.shop.go") })
 	x.post(at+"/command/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga changes too fast for this command", "Pause it, then repeat", "typed")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != commandTries {
-		t.Errorf("it is %s after %d orders", v.Status, tries)
+		t.Errorf("it is %s after %d commands", v.Status, tries)
 	}
 }
 

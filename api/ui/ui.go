@@ -41,6 +41,7 @@ type Config struct {
 	// user read.
 	Definitions interface {
 		Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
+		Of(ctx context.Context, d *saga.StartedData) (*saga.Definition, error)
 	}
 	TraceURL string          // URL of a saga's trace, with {trace_id}; "" for no link
 	Version  string          // the program's version

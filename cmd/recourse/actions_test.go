@@ -1,16 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/api/client"
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
 	"recourse/internal/cli/remote"
+	"recourse/saga"
 )
 
 const (
@@ -118,5 +124,63 @@ func TestActionsOnAServer(t *testing.T) {
 	}
 	if r := run(t, nil, "verify", journal, "-d", exchange); r.code != cli.Usage || !strings.Contains(r.errOut, "--actions") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// An action whose body is a task is published, planned, carried out and undone as any other.
+func TestTaskAction(t *testing.T) {
+	t.Parallel()
+	db, dir := filepath.Join(t.TempDir(), "a.db"), t.TempDir()
+	for name, src := range map[string]string{
+		"book.yaml": `action: book
+input: {to: string, seats: integer = 1}
+task: {type: flight.book, input: {to: "${input.to}", seats: "${input.seats}"}}
+in_doubt: retry
+compensate: {task: {type: flight.cancel, input: {booking: "${output.id}", to: "${input.to}"}}}
+`,
+		"trip.yaml": `saga: trip
+input: {city: string}
+steps:
+  - {id: flight, use: book, with: {to: "${input.city}"}}
+  - {id: hotel, fail: hotel_full}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trip, input := filepath.Join(dir, "trip.yaml"), `{"city": "OSL"}`
+	out := ok(t, nil, "plan", trip, "--actions", dir, "-i", input)
+	for _, want := range []string{"use book", "task flight.book\n", `{"to":"OSL","seats":1}`, "task flight.cancel\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the plan lacks %q:\n%s", want, out)
+		}
+	}
+	s := serve(t, nil, "--database", db)
+	ok(t, s.env, "definitions", "apply", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	did := make(chan string, 10)
+	w := client.Worker{Client: client.New(s.url, ""), Types: []string{"flight.book", "flight.cancel"}, Log: slog.New(slog.DiscardHandler),
+		Handle: func(_ context.Context, task client.Task) (any, error) {
+			did <- task.Type + " " + task.Way + " " + string(task.Input)
+			return map[string]string{"id": "f-7"}, nil
+		}}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	id := strings.Fields(ok(t, s.env, "start", "trip", "--input", input))[0]
+	waitFor(t, s, id, saga.Compensated)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	close(did)
+	var all []string
+	for d := range did {
+		all = append(all, d)
+	}
+	if diff := cmp.Diff([]string{`flight.book do {"to":"OSL","seats":1}`, `flight.cancel undo {"booking":"f-7","to":"OSL"}`}, all); diff != "" {
+		t.Errorf("the worker did (-want +got):\n%s", diff)
+	}
+	if r := run(t, s.env, "verify", "--database", db); r.code != cli.OK || !strings.Contains(r.out, "1 saga") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }

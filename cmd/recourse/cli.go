@@ -1,6 +1,7 @@
 package main
 
 import (
+	"recourse/internal/cli/agent"
 	"recourse/internal/cli/bench"
 	"recourse/internal/cli/completion"
 	"recourse/internal/cli/demo"
@@ -35,6 +36,9 @@ type commands struct {
 	Pause   remote.Pause   `cmd:"" help:"Pause a saga."`
 	Resume  remote.Resume  `cmd:"" help:"Resume a paused saga."`
 	Budget  remote.Budget  `cmd:"" help:"Set a saga's budget."`
+
+	Agent    agent.Command   `cmd:"" help:"Run an agent in a session."`
+	Sessions remote.Sessions `cmd:"" help:"List, show and abort the sessions of agents."`
 
 	Definitions remote.Definitions `cmd:"" help:"Publish and list definitions."`
 

@@ -11,6 +11,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/database"
 	"recourse/journal"
+	"recourse/saga/dsl"
 )
 
 type keysCmd struct {
@@ -41,11 +42,14 @@ func viewKey(k journal.APIKey) keyView {
 type createKeyCmd struct {
 	database.Flag
 	cli.OutputFlag
-	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
-	Name    string        `help:"Name of the key's owner, for journals. Keys with the same name are one client. Default: a unique name."`
-	Source  []string      `sep:"none" placeholder:"SOURCE" help:"Restrict the key to events of this CloudEvents source; repeatable."`
-	Signal  []string      `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Restrict the key to signals for these definitions (order-*), or to one signal (order-*/paid); repeatable."`
-	Expires time.Duration `help:"Validity, such as 2160h. Default: until it is revoked."`
+	Role     string   `required:"" enum:"viewer,client,worker,agent,approver,operator,admin" help:"viewer, client, worker, agent, approver, operator or admin."`
+	Name     string   `help:"Name of the key's owner, for journals. Keys with the same name are one client. Default: a unique name."`
+	Source   []string `sep:"none" placeholder:"SOURCE" help:"Restrict the key to events of this CloudEvents source; repeatable."`
+	Signal   []string `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Restrict the key to signals for these definitions (order-*), or to one signal (order-*/paid); repeatable."`
+	Actions  []string `placeholder:"NAME[@VERSION],…" help:"Restrict a key of the role agent to sessions with these actions, separated by commas."`
+	Sessions []string `placeholder:"PATTERN,…" help:"Restrict a key of the role agent to sessions with these names (support-*), separated by commas."`
+	Budget   string   `placeholder:"AMOUNT" help:"The most that a session may cost that a key of the role agent opens, such as \"5.00 USD\"."`
+	Expires  string   `placeholder:"DURATION" help:"Validity, such as 30d or 2160h. Default: until it is revoked."`
 }
 
 // Run creates a key, and the database if necessary, so that a key can exist before `serve` runs.
@@ -62,11 +66,15 @@ func (c *createKeyCmd) Run(a *cli.App) error {
 	if err := api.Bind(&k, c.Source, c.Signal); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	if c.Expires < 0 {
-		return cli.Exit(cli.Usage, errors.New("--expires is a positive duration, such as 2160h"))
+	if err := api.Grant(&k, journal.AgentGrant{Actions: c.Actions, Sessions: c.Sessions, Budget: c.Budget}); err != nil {
+		return cli.Exit(cli.Usage, err)
 	}
-	if c.Expires > 0 {
-		k.ExpiresAt = k.CreatedAt.Add(c.Expires)
+	if c.Expires != "" {
+		valid, err := validity(c.Expires)
+		if err != nil {
+			return err
+		}
+		k.ExpiresAt = k.CreatedAt.Add(valid)
 	}
 	if err := store.AddKey(a.Ctx, k); err != nil {
 		return fmt.Errorf("store the key: %w", err)
@@ -79,6 +87,18 @@ func (c *createKeyCmd) Run(a *cli.App) error {
 	a.Printf("%s\n", secret)
 	a.Note("This is shown once. Key %s, name %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Name, k.Role)
 	return nil
+}
+
+// validity parses --expires.
+func validity(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = dsl.ParseDuration(text)
+	}
+	if err != nil || d <= 0 {
+		return 0, cli.Exit(cli.Usage, fmt.Errorf("--expires %s: write a positive duration, such as 30d or 2160h", text))
+	}
+	return d, nil
 }
 
 type listKeysCmd struct {
@@ -102,13 +122,25 @@ func (c *listKeysCmd) Run(a *cli.App) error {
 	for i, k := range keys {
 		v := viewKey(k)
 		views[i] = v
-		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt, strings.Join(slices.Concat(v.Sources, v.Signals), " ")})
+		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt, strings.Join(boundTo(k.Binding), " ")})
 	}
 	if c.Machine() {
 		return a.Encode(views)
 	}
 	a.Table([]cli.Column{{Head: "KEY"}, {Head: "NAME", Least: 8}, {Head: "ROLE"}, {Head: "CREATED", Least: 10, Extra: true}, {Head: "EXPIRES", Least: 10}, {Head: "BOUND TO", Least: 10}}, rows)
 	return nil
+}
+
+// boundTo lists what a key is restricted to.
+func boundTo(b journal.KeyBinding) []string {
+	list := slices.Concat(b.Sources, b.Signals)
+	if g := b.Agent; g != nil {
+		list = slices.Concat(list, g.Sessions, g.Actions)
+		if g.Budget != "" {
+			list = append(list, g.Budget+"/session")
+		}
+	}
+	return list
 }
 
 type revokeKeyCmd struct {

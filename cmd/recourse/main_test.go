@@ -175,5 +175,5 @@ func steady(s string) string {
 // checkGolden compares output with a golden file, after replacing what differs between runs.
 func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	golden.Check(t, name, steady(got))
+	golden.Check(t, name+".txt", steady(got))
 }

@@ -24,10 +24,10 @@ func TestMigrate(t *testing.T) {
 	ok(t, nil, "migrate", "status", "--database", db)
 	ok(t, nil, "migrate", "down", "--steps", "1", "--force", "--database", db)
 	if r := run(t, nil, "migrate", "status", "--database", db); r.code != cli.Failed || !strings.Contains(r.errOut, "recourse migrate up") {
-		t.Errorf("behind: exit %d: %s", r.code, r.errOut)
+		t.Errorf("outdated: exit %d: %s", r.code, r.errOut)
 	}
 	if r := run(t, nil, "keys", "list", "--database", db); r.code != cli.Failed || !strings.Contains(r.errOut, "recourse migrate up") {
-		t.Errorf("keys of a database that is behind: exit %d: %s", r.code, r.errOut)
+		t.Errorf("keys of an outdated database: exit %d: %s", r.code, r.errOut)
 	}
 	serve(t, nil, "--database", db) // migrates by itself
 }

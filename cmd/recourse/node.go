@@ -144,8 +144,8 @@ func names(sinks []outbox.Sink) []string {
 // done; then wait waits for their end.
 func (n *node) start(ctx context.Context) error {
 	go func() { n.ended <- n.engine.Run(ctx) }()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for !n.engine.Ready() {
 		select {
 		case err := <-n.ended:
@@ -154,7 +154,7 @@ func (n *node) start(ctx context.Context) error {
 				err = errors.New("stopped before it began")
 			}
 			return engineError(err)
-		case <-look.C:
+		case <-poll.C:
 		}
 	}
 	for _, run := range n.services {

@@ -299,7 +299,7 @@ func playOrder(p *play) {
 	if r := run(p.T, p.s.env, "cancel", v.ID); r.code != cli.Conflict {
 		p.Errorf("cancelled past the pivot: exit %d: %s", r.code, r.errOut)
 	}
-	ok(p.T, p.s.env, "retry", v.ID, "--reason", "mended")
+	ok(p.T, p.s.env, "retry", v.ID, "--reason", "fixed")
 	waitFor(p.T, p.s, v.ID, saga.Succeeded)
 	p.stands(10)
 }

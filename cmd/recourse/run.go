@@ -175,8 +175,8 @@ func (l *local) begin(file string, actions *definition.Actions, o machine.StartO
 func (l *local) follow() error {
 	grown, stop := l.engine.Watch(l.ID)
 	defer stop()
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
 	interrupted := l.app.Ctx.Done()
 	defer l.show.End(&l.Saga)
 	for {
@@ -190,7 +190,7 @@ func (l *local) follow() error {
 		}
 		select {
 		case <-grown:
-		case <-look.C:
+		case <-poll.C:
 		case <-interrupted:
 			interrupted = nil
 			if err := l.cancel(); err != nil {

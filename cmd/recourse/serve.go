@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -105,10 +104,7 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	ctx, stop := context.WithCancel(a.Ctx)
 	defer stop()
 	if c.WhileStdin {
-		go func() {
-			_, _ = io.Copy(io.Discard, a.Stdin)
-			stop()
-		}()
+		a.WhenStdinEnds(stop)
 	}
 	if n.notices != nil {
 		n.notices.URL = page

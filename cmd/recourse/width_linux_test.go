@@ -79,7 +79,7 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 		for _, c := range changingLists {
 			text = c.pattern.ReplaceAllString(text, c.with)
 		}
-		golden.Check(t, "width-"+args[0], text)
+		golden.Check(t, "width-"+args[0]+".txt", text)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // API.
 func TestGoldenFilesSpeakOfCommands(t *testing.T) {
 	t.Parallel()
-	for line := range strings.SplitSeq(golden.Read(t, "server"), "\n") {
+	for line := range strings.SplitSeq(golden.Read(t, "server.txt"), "\n") {
 		if strings.HasPrefix(line, "recourse: ") && (strings.Contains(line, "/v1/") || strings.Contains(line, "Idempotency-Key")) {
 			t.Error(line)
 		}

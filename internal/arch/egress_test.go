@@ -53,7 +53,7 @@ func selected(f *ast.File, imported string) []string {
 		return true
 	})
 	if name == "." {
-		used = append(used, connecting[imported]...) // it cannot be told which of them it uses
+		used = append(used, connecting[imported]...) // it is unknown which of them it uses
 	}
 	return used
 }

@@ -65,6 +65,14 @@ func (a *App) Report(err error) int {
 // Printf writes to Stdout. It returns no error: OutputError has the first one.
 func (a *App) Printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
 
+// RawStdout returns the stream that Stdout writes to, for a process that writes to it itself.
+func (a *App) RawStdout() io.Writer {
+	if o, ok := a.Stdout.(*output); ok {
+		return o.Writer
+	}
+	return a.Stdout
+}
+
 // OutputError returns the first error of writing to Stdout, such as that of a full disk. The
 // program reports it when the command has ended, because then a result is missing or cut off.
 func (a *App) OutputError() error {
@@ -98,6 +106,15 @@ func (o *output) Write(p []byte) (int, error) {
 
 // Note writes a line of progress to Stderr.
 func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+// WhenStdinEnds calls f once, on a goroutine of its own, when Stdin ends: the parent process has
+// closed it, or has exited. The input is discarded.
+func (a *App) WhenStdinEnds(f func()) {
+	go func() {
+		_, _ = io.Copy(io.Discard, a.Stdin)
+		f()
+	}()
+}
 
 func environ(list []string) map[string]string {
 	env := make(map[string]string, len(list))

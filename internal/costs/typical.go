@@ -122,7 +122,7 @@ func (t *Typical) Run(ctx context.Context) {
 		}
 		t.fold(ctx)
 		if time.Since(last) >= refresh {
-			t.look(ctx, slices.Sorted(maps.Keys(t.known))) // sagas that have ended on other nodes
+			t.readNewest(ctx, slices.Sorted(maps.Keys(t.known))) // sagas that have ended on other nodes
 			last = time.Now()
 		}
 	}
@@ -147,18 +147,18 @@ func (t *Typical) fold(ctx context.Context) {
 	for range len(t.wanted) {
 		meet(<-t.wanted)
 	}
-	t.look(ctx, fresh)
+	t.readNewest(ctx, fresh)
 	for definition := range grown {
 		t.settle(definition)
 	}
 }
 
-// look reads the newest sagas of definitions.
-func (t *Typical) look(ctx context.Context, definitions []string) {
+// readNewest reads the newest sagas of definitions.
+func (t *Typical) readNewest(ctx context.Context, definitions []string) {
 	for _, definition := range definitions {
 		if err := t.load(ctx, definition); err != nil {
 			if ctx.Err() == nil {
-				t.log.Warn("could not look what sagas have cost; the next try is in a minute", "error", err)
+				t.log.Warn("could not read what sagas have cost; retrying in a minute", "error", err)
 			}
 			return
 		}

@@ -49,7 +49,7 @@ func parseResolve(entry string) (from string, to netip.AddrPort, err error) {
 	if to, err = netip.ParseAddrPort(address); err != nil {
 		a, err := netip.ParseAddr(strings.Trim(address, "[]"))
 		if err != nil {
-			return "", to, errors.New("what stands behind = is an IP address, with or without a port ([::1]:8443 for IPv6)")
+			return "", to, errors.New("the part after = is an IP address, with or without a port ([::1]:8443 for IPv6)")
 		}
 		to = netip.AddrPortFrom(a, uint16(port))
 	}

@@ -49,7 +49,7 @@ type result struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.runs, "runs", 20, "how many times to run each package, every other time beside other load")
+	flag.IntVar(&o.runs, "runs", 20, "how many times to run each package, every other time under other load")
 	flag.DurationVar(&o.most, "most", 30*time.Minute, "no further run of a package begins after so long")
 	flag.StringVar(&o.logs, "logs", filepath.Join(os.TempDir(), "recourse-flaky"), "where the outputs of failed runs go")
 	flag.Func("unraced", "packages to test without -race, separated by spaces", func(names string) error {
@@ -181,7 +181,7 @@ func load() (end func()) {
 
 // String returns the line of the package.
 func (r result) String() string {
-	s := fmt.Sprintf("%-4s %-32s %d runs, %d of them beside other load, %d failed, %.1f s to %.1f s", map[bool]string{true: "FAIL", false: "ok"}[r.failed > 0],
+	s := fmt.Sprintf("%-4s %-32s %d runs, %d of them under other load, %d failed, %.1f s to %.1f s", map[bool]string{true: "FAIL", false: "ok"}[r.failed > 0],
 		r.name, r.runs, r.loaded, r.failed, r.least.Seconds(), r.worst.Seconds())
 	for _, test := range slices.Sorted(maps.Keys(r.tests)) {
 		s += fmt.Sprintf("\n       %s: %d of %d", test, r.tests[test], r.runs)

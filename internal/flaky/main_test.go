@@ -49,7 +49,7 @@ func TestThird(t *testing.T) {
 	if err != nil || !failed {
 		t.Fatalf("failed %v, %v", failed, err)
 	}
-	for _, want := range []string{"FAIL sample/b", "6 runs, 3 of them beside other load, 2 failed,", "\n       TestThird/sub: 2 of 6\n", "ok   sample/c", ", 0 failed,"} {
+	for _, want := range []string{"FAIL sample/b", "6 runs, 3 of them under other load, 2 failed,", "\n       TestThird/sub: 2 of 6\n", "ok   sample/c", ", 0 failed,"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}

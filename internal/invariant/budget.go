@@ -15,7 +15,7 @@ type way struct {
 // account is the saga's money, computed from its records.
 type account struct {
 	spent, reserved retry.Money
-	open            map[way]retry.Money // of the attempt in flight
+	inFlight        map[way]retry.Money // of the attempt in flight
 	unknown         map[way]retry.Money // of attempts whose cost is unknown
 	asked           map[string]bool     // whether the last status check was conclusive, by its step's path
 }
@@ -28,7 +28,7 @@ func (c *sagaCheck) budget(t *sagaState) {
 	if !ok {
 		return
 	}
-	a := account{open: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
+	a := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
 	for i, r := range t.Records {
 		if i == t.planAt {
 			return
@@ -48,18 +48,18 @@ func (a *account) take(r journal.Record, data any) {
 	at := way{r.Path, r.Way}
 	switch d := data.(type) {
 	case *saga.IntentData:
-		a.open[at] = amount(d.Reserve)
-		a.reserved = a.reserved.Add(a.open[at])
+		a.inFlight[at] = amount(d.Reserve)
+		a.reserved = a.reserved.Add(a.inFlight[at])
 	case *saga.OutcomeData:
 		if step, query := saga.SplitQuery(r.Path); query {
 			a.asked[step] = d.Next == saga.NextConclusive
 		}
 		if d.Cost != "" {
-			a.spent, a.reserved = a.spent.Add(amount(d.Cost)), a.reserved.Sub(a.open[at])
+			a.spent, a.reserved = a.spent.Add(amount(d.Cost)), a.reserved.Sub(a.inFlight[at])
 		} else {
-			a.unknown[at] = a.unknown[at].Add(a.open[at])
+			a.unknown[at] = a.unknown[at].Add(a.inFlight[at])
 		}
-		delete(a.open, at)
+		delete(a.inFlight, at)
 	case *saga.DecidedData:
 		switch {
 		case d.Next == saga.NextDone:
@@ -121,7 +121,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 	if b := t.started().Budget; b != nil && b.Tokens > 0 {
 		limit = b.Tokens
 	}
-	open, unknown := make(map[way]int64), make(map[way]int64)
+	inFlight, unknown := make(map[way]int64), make(map[way]int64)
 	asked := make(map[string]bool) // whether the last status check was conclusive
 	used, reserved := int64(0), int64(0)
 	settle := func(at way, happened bool) {
@@ -138,7 +138,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 		at := way{r.Path, r.Way}
 		switch d := t.data[i].(type) {
 		case *saga.IntentData:
-			open[at] = d.ReserveTokens
+			inFlight[at] = d.ReserveTokens
 			reserved += d.ReserveTokens
 			if limit > 0 && d.ReserveTokens > 0 && used+reserved > limit {
 				c.say(15, r.Seq, "with record %d, %d tokens are used and %d reserved, which is more than %d", r.Seq, used, reserved, limit)
@@ -149,11 +149,11 @@ func (c *sagaCheck) tokens(t *sagaState) {
 				asked[step] = d.Next == saga.NextConclusive
 			}
 			if d.Tokens != nil {
-				used, reserved = used+d.Tokens.Input+d.Tokens.Output, reserved-open[at]
+				used, reserved = used+d.Tokens.Input+d.Tokens.Output, reserved-inFlight[at]
 			} else {
-				unknown[at] += open[at]
+				unknown[at] += inFlight[at]
 			}
-			delete(open, at)
+			delete(inFlight, at)
 		case *saga.DecidedData:
 			if d.Next == saga.NextDone || d.By == string(saga.VerifyIt) && asked[r.Path] {
 				settle(at, d.Next == saga.NextDone)

@@ -227,7 +227,101 @@ var bad = []struct {
 	{"cancelled, and yet succeeded", 17, "cancelled", func(t *testing.T, s *invariant.Saga, _ *good) {
 		finish(t, s, func(d *saga.FinishedData) { d.Status = saga.Succeeded })
 	}},
-	{"written behind what cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+	{"a call is sent before it is approved", 16, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "pay[0]" })
+		reseal(s)
+	}},
+	{"a call is sent after it was rejected", 16, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Operator, "pay[0]", 0), func(d *saga.CommandData) { d.Kind = "reject" })
+		reseal(s)
+	}},
+	{"a call needs an approval, and asks for none", 16, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Input = json.RawMessage(`{"amount":50.01}`) })
+		reseal(s)
+	}},
+	{"more calls at once than allowed", 14, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Definition.Session.MaxParallel = 1
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "book[0]" })
+		reseal(s)
+	}},
+	{"two effects of one call", 23, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Input = json.RawMessage(`{ "amount": 60.0 }`) })
+		reseal(s)
+	}},
+	{"two effects of one id", 23, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		for _, path := range []string{"pay[0]", "pay[1]"} {
+			edit(t, record(t, s, journal.Called, path, 0), func(d *saga.CalledData) { d.Identity = "id:7" })
+		}
+		s.Definition.Session.Actions = nil // so that only the ledger shows it
+		reseal(s)
+	}},
+	{"a call is repeated while it is in doubt", 23, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := record(t, s, journal.Outcome, "book[0]", 1)
+		r.Class = journal.InDoubt
+		edit(t, r, func(d *saga.OutcomeData) { d.Next = saga.NextInDoubt })
+		reseal(s)
+	}},
+	{"a call is repeated with its members in another order", 23, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "book[1]", 0), func(d *saga.CalledData) { d.Input = json.RawMessage(`{"to":"OSL","from":"LIS"}`) })
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "book[0]" })
+		reseal(s)
+	}},
+	{"a call of a life that was followed", 24, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Life = 2 })
+		reseal(s)
+	}},
+	{"a call after the lease was lost", 24, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Path == "pay[1]" })
+		s.Records = slices.Insert(s.Records, i, *woke(t, s))
+		reseal(s)
+	}},
+	{"a life is left out", 24, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		for i := range s.Records {
+			if s.Records[i].Kind == journal.Attached {
+				edit(t, &s.Records[i], func(d *saga.AttachedData) { d.Life *= 2 })
+			}
+		}
+		reseal(s)
+	}},
+	{"committed with an open call", 25, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "pay[1]" })
+		reseal(s)
+	}},
+	{"committed before an undo has ended", 25, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Way == journal.Undo })
+		reseal(s)
+	}},
+	{"undone after the commit", 25, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		undo := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Way == journal.Undo })
+		s.Records = slices.Insert(s.Records, len(s.Records)-1, s.Records[undo:undo+2]...)
+		reseal(s)
+	}},
+	{"sent after the commit", 25, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.Insert(s.Records, len(s.Records)-1, *record(t, s, journal.Intent, "pay[1]", 1))
+		reseal(s)
+	}},
+	{"more calls than the limit", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := record(t, s, journal.Outcome, "book[0]", 1)
+		r.Class = journal.Succeeded
+		edit(t, r, func(d *saga.OutcomeData) { d.Next = saga.NextDone })
+		reseal(s)
+	}},
+	{"more money than the limit", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Input = json.RawMessage(`{"amount":40.01}`) })
+		reseal(s)
+	}},
+	{"a negative amount", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Input = json.RawMessage(`{"amount":-1}`) })
+		reseal(s)
+	}},
+	{"an action that is not for agents", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Action = "secret" })
+		reseal(s)
+	}},
+	{"more calls than the session may make", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Definition.Session.MaxCalls = 3
+	}},
+	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"
 		reseal(s)
 	}},
@@ -245,7 +339,7 @@ func TestCatches(t *testing.T) {
 		caught[tt.n] = true
 	}
 	for _, tt := range withConfig {
-		caught[tt.n] = true // by TestCatchesWhatItIsTold
+		caught[tt.n] = true // by TestCatchesWithConfig
 	}
 	for n := range invariant.Names {
 		if !caught[n] {

@@ -63,7 +63,7 @@ func New(cfg Config) *Checker {
 	return c
 }
 
-// Verdict is the result of Look for one saga.
+// Verdict is the result of Check for one saga.
 type Verdict struct {
 	Violations []Violation
 	saga       uuid.UUID
@@ -77,9 +77,9 @@ type Verdict struct {
 	unborn     []unborn
 }
 
-// Look checks one saga by itself. It changes nothing, so a saga that continued while it was read
+// Check checks one saga by itself. It changes nothing, so a saga that continued while it was read
 // can be checked again. Add makes the verdict count.
-func (c *Checker) Look(s Saga) Verdict {
+func (c *Checker) Check(s Saga) Verdict {
 	l := &sagaCheck{Checker: c, v: Verdict{saga: s.ID, records: len(s.Records), defined: s.Definition != nil, row: s.Head != nil}}
 	l.all(s)
 	return l.v
@@ -171,6 +171,8 @@ func (c *sagaCheck) all(s Saga) {
 		c.awake(t)
 		c.row(t)
 	}
+	c.lives(t)
+	c.session(t)
 	c.remains(t)
 	if c.ledger != nil {
 		c.compare(t)
@@ -197,4 +199,5 @@ func (c *sagaCheck) compare(t *sagaState) {
 	c.compensated(t)
 	c.residual(t)
 	c.doubted(t)
+	c.identities(t)
 }

@@ -48,10 +48,14 @@ var needs = map[int]struct{ must, also []need }{
 	13: {also: []need{definition}},
 	14: {must: []need{definition}},
 	15: {also: []need{definition}},
-	16: {},
+	16: {also: []need{definition}},
 	17: {},
 	19: {must: []need{canaries}},
 	22: {must: []need{oneProgram, definition}},
+	23: {must: []need{definition}, also: []need{effects}},
+	24: {},
+	25: {},
+	26: {must: []need{definition}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

@@ -31,7 +31,7 @@ func (c *sagaCheck) succeeded(t *sagaState) {
 		case made > 1 && !c.ledger.keyless(keys):
 			c.say(7, seq, "step %s took effect %d times", n.path, made)
 		}
-		if c.ledger.taken(keys) > 0 {
+		if c.ledger.taken(keys) > 0 && !n.settled { // a session may have undone the call
 			c.say(7, seq, "step %s succeeded, but its effect was undone", n.path)
 		}
 	}
@@ -113,8 +113,8 @@ func (c *sagaCheck) doubted(t *sagaState) {
 		return
 	}
 	named := make(map[string]bool)
-	for _, open := range t.finished.Doubts {
-		named[open.Path] = true
+	for _, doubt := range t.finished.Doubts {
+		named[doubt.Path] = true
 	}
 	for _, n := range t.order {
 		if n.state == journal.Succeeded || named[n.path] || !c.comparable(n) || n.skippedByWhen() {

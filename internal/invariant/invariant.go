@@ -62,12 +62,16 @@ var Names = map[int]string{
 	11: "`residual` or the inbox names every effect that remains, and no other",
 	12: "every saga has ended, waits for a person, or has a wake-up time",
 	13: "timers fire once, and not early",
-	14: "attempts, delays and parallel iterations follow the policy",
+	14: "attempts, delays, parallel iterations and calls follow the policy",
 	15: "spent and reserved amounts never exceed the budget",
-	16: "an approval is decided at most once, in time, on what was shown, by an authorized person",
+	16: "an approval is decided at most once, in time, on what was shown, by an authorized person; no call of a session is sent before it",
 	17: "a cancelled saga never ends as succeeded",
 	19: "no journal contains a secret",
 	22: "no record follows one that its writer cannot read",
+	23: "of a session's calls with one identity, at most one has an effect that stands",
+	24: "a session's call belongs to the life that was attached last",
+	25: "a session is committed with no call open, and nothing of it is sent or undone after that",
+	26: "a session calls only its actions, and within their limits",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service
@@ -81,7 +85,7 @@ var Names = map[int]string{
 func Check(sagas []Saga, ledger world.Ledger, clock time.Time) []Violation {
 	c := New(Config{Ledger: OfWorld(ledger), Clock: clock, OneProgram: true})
 	for _, s := range sagas {
-		c.Add(c.Look(s))
+		c.Add(c.Check(s))
 	}
 	return c.End()
 }

@@ -13,6 +13,7 @@ import (
 	"recourse/examples/world"
 	"recourse/internal/invariant"
 	"recourse/internal/story/storytest"
+	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -68,6 +69,11 @@ func playOther(t *testing.T, source, input string, rules []world.Rule, person fu
 
 func script(t *testing.T, source string, s storytest.Script, rules []world.Rule) good {
 	t.Helper()
+	return playDefinition(t, storytest.Parse(t, source), s, rules)
+}
+
+func playDefinition(t *testing.T, def *saga.Definition, s storytest.Script, rules []world.Rule) good {
+	t.Helper()
 	var g good
 	now := storytest.Begin
 	w := world.New(world.Config{Now: func() time.Time { return now }})
@@ -81,7 +87,7 @@ func script(t *testing.T, source string, s storytest.Script, rules []world.Rule)
 		now = at
 		return ask(w, s)
 	}
-	g.played = storytest.Play(t, source, s)
+	g.played = storytest.PlayDefinition(t, def, s)
 	g.ledger = w.Ledger()
 	g.end = g.played.Machine.At()
 	return g
@@ -181,6 +187,53 @@ func approve(e saga.Entry) saga.Command {
 	return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "bob", Role: "ops"}
 }
 
+// agentActions are what the session of playSession calls.
+const agentActions = `action: book
+agents: {limits: [{calls: 1}]}
+input: {from: string, to: string}
+http: POST http://world/air/bookings
+body: {route: "${input.from}-${input.to}"}
+in_doubt: retry
+compensate: {http: "DELETE http://world/air/bookings/${output.id}"}
+---
+action: pay
+agents: {approve_when: input.amount > 50, limits: [{sum: input.amount, max: 100}]}
+input: {amount: number}
+http: POST http://world/pay/charges
+body: {amount: "${input.amount}"}
+in_doubt: ask
+compensate: {http: "POST http://world/pay/charges/${output.id}/refund"}
+---
+action: secret
+http: GET http://world/search/v1/search
+`
+
+// playSession plays a session of three lives. In the first, a call fails and is made once more,
+// and a person approves a payment. The second undoes the booking. The third pays, and commits.
+func playSession(t *testing.T) good {
+	t.Helper()
+	call := func(life int, action, input string, before int) saga.Command {
+		return saga.Command{Do: saga.CallAction{Life: life, Action: action, Input: json.RawMessage(input), Before: before}}
+	}
+	ends := func(lease int, how journal.TaskEnd) saga.Command {
+		return saga.Command{Do: saga.EndTask{Attempt: lease, Result: saga.TaskResult{Outcome: string(how)}}}
+	}
+	def := storytest.ParseSession(t, agentActions)
+	return playDefinition(t, def, storytest.Script{Person: approve, Commands: map[int64]saga.Command{
+		1:  {Do: saga.Attach{Token: "aa", Holder: "host-1"}},
+		2:  call(1, "book", `{"from":"LIS","to":"OSL"}`, 0),
+		5:  call(1, "book", `{"to":"OSL", "from":"LIS"}`, 1),
+		8:  call(1, "pay", `{"amount":60.0}`, 0),
+		13: ends(1, journal.TaskExpired),
+		14: {Do: saga.Attach{Token: "bb"}},
+		15: {Do: saga.UndoCall{}, Path: "book[1]", Actor: "ann"},
+		18: ends(2, "completed"),
+		19: {Do: saga.Attach{Token: "cc"}},
+		20: call(3, "pay", `{"amount":40}`, 0),
+		23: {Do: saga.CommitSession{Life: 3, Output: json.RawMessage(`"done"`)}},
+	}}, []world.Rule{fault("/air", 1, world.Do{Before: world.FaultStatus, Status: 422})})
+}
+
 // games are plays without violations.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
@@ -206,6 +259,7 @@ var games = map[string]func(*testing.T) good{
 	"signed":   func(t *testing.T) good { return script(t, signed, storytest.Script{Person: approve}, nil) },
 	"lifted":   func(t *testing.T) good { return playOther(t, lifted, "", nil, nil) },
 	"unnamed":  func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
+	"session":  playSession,
 	"duplicated": func(t *testing.T) good {
 		return play(t, `{"late":false}`, []world.Rule{fault("/pay", 1, world.Do{Duplicate: 2})}, nil)
 	},
@@ -213,7 +267,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

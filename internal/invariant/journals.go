@@ -181,8 +181,8 @@ func (c *sagaCheck) arrivals(t *sagaState) {
 	var done int64
 	for _, path := range t.plan.Plan {
 		n := t.steps[path]
-		if n == nil {
-			continue
+		if n == nil || len(n.undo) > 0 && n.undo[0].record.Seq <= int64(t.planAt) {
+			continue // a session had begun to undo that call before
 		}
 		var last int64
 		for _, k := range keysOf(n.undo) {

@@ -20,17 +20,20 @@ func (c *sagaCheck) awake(t *sagaState) {
 	if status.Terminal() || status == saga.PausedStatus {
 		return
 	}
-	if open := t.machine.InFlight(); len(open) > 0 {
-		c.say(12, seq, "attempt %d of %s was sent, but it has no outcome and nothing waits for one", open[0].Number, open[0].Path)
+	if list := t.machine.InFlight(); len(list) > 0 {
+		c.say(12, seq, "attempt %d of %s was sent, but it has no outcome and nothing waits for one", list[0].Number, list[0].Path)
 		return
 	}
 	escalated, wakes := 0, 0
+	if t.machine.Live() {
+		wakes++ // the end of the lease wakes the session
+	}
 	for _, d := range t.machine.Decide() {
 		switch d := d.(type) {
 		case machine.Escalate:
 			escalated++
 		case machine.WakeAt:
-			if d.Woke.Path != "" {
+			if data, ok := d.Woke.Data.(saga.WokeData); d.Woke.Path != "" || ok && data.Timer == saga.TimerLost {
 				wakes++
 			}
 			if d.At.Before(c.cfg.Clock) {

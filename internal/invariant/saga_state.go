@@ -20,6 +20,7 @@ type sagaState struct {
 	data     []any // of each record: *saga.IntentData and so on, by its kind; nil: none
 	steps    map[string]*stepState
 	order    []*stepState // by their first record
+	calls    []called     // of a session
 	finally  map[string]bool
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
@@ -72,6 +73,12 @@ func decode(r journal.Record) (any, error) {
 		d = new(saga.FinishedData)
 	case journal.Operator, journal.Cancelled, journal.Paused, journal.Resumed:
 		d = new(saga.CommandData)
+	case journal.Attached:
+		d = new(saga.AttachedData)
+	case journal.Called:
+		d = new(saga.CalledData)
+	case journal.Committed:
+		d = new(saga.CommittedData)
 	default:
 		return nil, nil
 	}
@@ -118,8 +125,15 @@ func (t *sagaState) apply(i int, r journal.Record) {
 	case *saga.FinishedData:
 		t.finished = d
 		return
+	case *saga.CalledData:
+		t.calls = append(t.calls, called{r, d})
+		return
+	case *saga.DecidedData:
+		if strings.HasSuffix(r.Path, "]") && d.By == "" { // the end of an iteration
+			return
+		}
 	}
-	if _, query := saga.SplitQuery(r.Path); query || r.Path == "" || strings.HasSuffix(r.Path, "]") {
+	if _, query := saga.SplitQuery(r.Path); query || r.Path == "" {
 		return
 	}
 	n := t.steps[r.Path]

@@ -32,7 +32,7 @@ type sent struct {
 func (n *stepState) apply(r journal.Record, data any) {
 	switch d := data.(type) {
 	case *saga.IntentData:
-		if d.Request != nil {
+		if d.Request != nil && d.Awaited == nil { // otherwise it is sent once it is approved
 			list := n.intents(r.Way)
 			*list = append(*list, sent{record: r, data: d})
 		}

@@ -14,6 +14,9 @@ type waiting struct {
 	way  journal.Way
 }
 
+// lostTimer identifies the timer of a session that waits for a process.
+var lostTimer = waiting{path: saga.TimerLost}
+
 // resend is the timer of a record that only notes the time before a request is sent again.
 const resend = "resend"
 
@@ -24,15 +27,28 @@ func (c *sagaCheck) timers(t *sagaState) {
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.StartedData:
+			t.awaitProcess(set, r)
 			if t.Definition != nil && t.Definition.Timeout > 0 {
 				set[waiting{}] = r.At.Add(t.Definition.Timeout)
 			}
 		case *saga.WokeData:
 			c.fired(t, r, d, set)
+		case *saga.AttachedData:
+			delete(set, lostTimer)
 		default:
+			if _, waits := set[lostTimer]; r.Kind == journal.Resumed && !waits {
+				t.awaitProcess(set, r) // the session was held
+			}
 			c.waits(t, i)
 			t.arm(i, set)
 		}
+	}
+}
+
+// awaitProcess sets the timer of a session that has no process from a record on.
+func (t *sagaState) awaitProcess(set map[waiting]time.Time, r journal.Record) {
+	if t.Definition != nil && t.Definition.Session != nil {
+		set[lostTimer] = r.At.Add(t.Definition.Session.LostWait)
 	}
 }
 
@@ -115,6 +131,13 @@ func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set 
 		c.say(13, r.Seq, "record %d fires at %s, but was due at %s", r.Seq, stamp(r.At), stamp(d.Due.Time))
 	}
 	at := waiting{r.Path, r.Way}
+	switch d.Timer {
+	case saga.TimerLost:
+		at = lostTimer
+	case saga.TimerLease, saga.TimerDetach: // the store's task has the end of the lease
+		t.awaitProcess(set, r)
+		return
+	}
 	due, ok := set[at]
 	delete(set, at)
 	switch {

@@ -9,7 +9,7 @@ import (
 )
 
 // commands are the commands of people. Messages between sagas are not counted.
-var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
+var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry", "undo"}
 
 // command counts a person's command, and its effect on a doubt.
 func (r *reader) command(e *history.Event) {
@@ -39,8 +39,8 @@ func (r *reader) command(e *history.Event) {
 	}
 }
 
-func (r *reader) reported(order, result string) {
+func (r *reader) reported(command, result string) {
 	if !r.quiet {
-		r.m.commands.WithLabelValues(order, result).Inc()
+		r.m.commands.WithLabelValues(command, result).Inc()
 	}
 }

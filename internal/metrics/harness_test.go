@@ -130,7 +130,7 @@ func lost() saga.Answer { return saga.Answer{Sent: true, Code: "timeout", Detail
 // definitions has one compiled definition.
 type definitions struct{ def *saga.Definition }
 
-func (d definitions) Definition(context.Context, string, int) (*saga.Definition, error) {
+func (d definitions) Of(context.Context, *saga.StartedData) (*saga.Definition, error) {
 	return d.def, nil
 }
 

@@ -32,11 +32,11 @@ steps:
 
 func TestCounts(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		src     string
-		answers map[string][]saga.Answer
-		orders  []saga.Command
-		want    map[string]float64 // without sagas_started_total, which is 1
+		name     string
+		src      string
+		answers  map[string][]saga.Answer
+		commands []saga.Command
+		want     map[string]float64 // without sagas_started_total, which is 1
 	}{
 		{name: "succeeds at the second try", src: trip,
 			answers: map[string][]saga.Answer{"book": {{Code: "connection"}, status(200)}},
@@ -54,8 +54,8 @@ func TestCounts(t *testing.T) {
 				"compensations_total{definition=trip,result=undone}": 1,
 			}},
 		{name: "a person settles a doubt", src: trip,
-			answers: map[string][]saga.Answer{"pay": {lost()}},
-			orders:  []saga.Command{{Do: saga.Resume{}}, {Do: saga.Resolve{Outcome: "succeeded"}, Path: "pay"}},
+			answers:  map[string][]saga.Answer{"pay": {lost()}},
+			commands: []saga.Command{{Do: saga.Resume{}}, {Do: saga.Resolve{Outcome: "succeeded"}, Path: "pay"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=none,status=succeeded}": 1, "saga_seconds{definition=trip,status=succeeded}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=in_doubt,definition=trip,kind=http,way=do}": 1,
@@ -90,8 +90,8 @@ func TestCounts(t *testing.T) {
 				"in_doubt_total{definition=asks}": 1, "in_doubt_settled_total{by=none,definition=asks}": 1,
 			}},
 		{name: "a compensation that is refused, and done by hand", src: trip,
-			answers: map[string][]saga.Answer{"pay": {status(422)}, "unbook": {status(409)}},
-			orders:  []saga.Command{{Do: saga.Resolve{Outcome: "compensated"}, Path: "book", Reason: "by telephone"}},
+			answers:  map[string][]saga.Answer{"pay": {status(422)}, "unbook": {status(409)}},
+			commands: []saga.Command{{Do: saga.Resolve{Outcome: "compensated"}, Path: "book", Reason: "by telephone"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=step_failed,status=compensated}": 1, "saga_seconds{definition=trip,status=compensated}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=refused,definition=trip,kind=http,way=do}": 1,
@@ -130,7 +130,7 @@ func TestCounts(t *testing.T) {
 				return typical, err == nil && definition == "paid"
 			}})
 			n := start(t, open(), def, &script{answers: tt.answers}, m)
-			n.person(t, n.begin(t, def), tt.orders)
+			n.person(t, n.begin(t, def), tt.commands)
 			tt.want["sagas_started_total{definition="+def.Name+"}"] = 1
 			within(t, "the saga has ended", func() bool { // observers are called after the starter is notified
 				return slices.ContainsFunc(slices.Collect(maps.Keys(read(t, m))), func(name string) bool { return strings.HasPrefix(name, "sagas_ended_total") })

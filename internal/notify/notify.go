@@ -32,7 +32,7 @@ const (
 )
 
 // Kinds lists the kinds of notices that a sink may subscribe to.
-var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, Failed, Compensated, Stalled, Outlier}
+var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, Failed, Compensated, Stalled, Outlier}
 
 // Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
 func Kind(eventType string) string {
@@ -60,9 +60,9 @@ type Notices struct {
 // Announced is the set of notices about a saga that were sent, or that were known before any sink
 // existed. The zero value is the empty set.
 type Announced struct {
-	// The items in open need a person, or did: an item may be hidden for a while and then need a
+	// items has those that need a person, or did: an item may be hidden for a while and then need a
 	// person again.
-	open  map[string]bool
+	items map[string]bool
 	ended bool
 }
 
@@ -72,20 +72,20 @@ func (n *Notices) All(m *machine.Machine) Announced {
 	return announced
 }
 
-// Since returns events for the notices that are not in told, and the new set of notices.
+// Since returns events for the notices that are not in announced, and the new set of notices.
 func (n *Notices) Since(m *machine.Machine, announced Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
 	now := Announced{ended: m.Ended()}
-	if entries := waiting(m); len(entries)+len(announced.open) > 0 {
-		now.open = make(map[string]bool, len(entries)+len(announced.open))
-		for about := range announced.open { // any order
+	if entries := waiting(m); len(entries)+len(announced.items) > 0 {
+		now.items = make(map[string]bool, len(entries)+len(announced.items))
+		for about := range announced.items { // any order
 			// An attempt that the budget does not cover is reported again.
-			now.open[about] = !strings.HasPrefix(about, budgetOf)
+			now.items[about] = !strings.HasPrefix(about, budgetOf)
 		}
 		for _, e := range entries {
 			about := subjectOf(&e)
-			now.open[about] = true
-			if !announced.open[about] {
+			now.items[about] = true
+			if !announced.items[about] {
 				d := newNotice(m, e.Kind, e.Path, e.Since, e.Title, e.Detail)
 				list = n.add(list, m.ID(), e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.At())
 			}

@@ -115,7 +115,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 			t.Errorf("got %v, want that the wait ends", err)
 		}
 		if len(calls) != 2 || !calls[0] || calls[1] {
-			t.Errorf("it was told %v, want a wait and its end", calls)
+			t.Errorf("it was called with %v, want a wait and its end", calls)
 		}
 		if got, want := p.Usage(), (Usage{mib, 2 * mib, 0}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)

@@ -54,12 +54,12 @@ func (k *Kept[T]) Get(ctx context.Context) (T, error) {
 }
 
 // recount counts, and caches the result if it covers many things.
-func (k *Kept[T]) recount(ctx context.Context, behind bool) (T, error) {
+func (k *Kept[T]) recount(ctx context.Context, background bool) (T, error) {
 	began := time.Now()
 	value, n, err := k.count(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if behind {
+	if background {
 		k.counting = false
 	}
 	if err == nil {

@@ -71,10 +71,13 @@ func (t *Teller) compensating(d *saga.CompensatingData) []Line {
 
 func (t *Teller) command(e *history.Event, d *saga.CommandData) []Line {
 	who := d.Actor
-	if who == "" {
+	switch {
+	case d.Kind == "attach" || d.Kind == "call" || d.Kind == "commit": // it was refused
+		who = "the agent"
+	case who == "":
 		who = "a person"
 	}
-	text := who + " orders: " + phrase(d)
+	text := who + ": " + phrase(d)
 	switch d.Kind {
 	case "approve":
 		text = who + " approves"

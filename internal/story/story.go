@@ -25,6 +25,7 @@ type Teller struct {
 	keys   map[history.Track]string // the last key sent
 	spent  retry.Money
 	money  string // the currency, if the definition has one
+	life   int    // of a session
 }
 
 // New returns a teller. def may be nil: then names are not aligned and amounts have no currency.
@@ -34,6 +35,9 @@ func New(def *saga.Definition) *Teller {
 		t.money = def.Currency
 		for id := range maps.Keys(def.ByID) {
 			t.width = max(t.width, utf8.RuneCountInString(id))
+		}
+		if def.Session != nil {
+			t.width += len("[0]")
 		}
 	}
 	return t
@@ -90,6 +94,12 @@ func (t *Teller) tell(e *history.Event) []Line {
 		return t.decided(e, d)
 	case *saga.WokeData:
 		return t.woke(e, d)
+	case *saga.AttachedData:
+		return t.attached(d)
+	case *saga.CalledData:
+		return t.called(e, d)
+	case *saga.CommittedData:
+		return t.one("✓", "", strings.TrimRight("the agent commits the session "+result(d.Output), " "), Good)
 	case *saga.SignalData:
 		return t.signalled(d)
 	case *saga.CompensatingData:
@@ -114,6 +124,9 @@ func (t *Teller) skipped(e *history.Event) []Line {
 
 func (t *Teller) started(d *saga.StartedData) []Line {
 	text := fmt.Sprintf("%s v%d starts", d.Definition, d.Version)
+	if s := d.Session; s != nil {
+		text = "session " + s.Name + " starts, with the actions " + strings.Join(s.Actions, ", ")
+	}
 	if len(d.Input) > 0 && string(d.Input) != "null" {
 		text += " with " + Short(string(d.Input), 90)
 	}
@@ -127,6 +140,9 @@ func (t *Teller) started(d *saga.StartedData) []Line {
 }
 
 func (t *Teller) woke(e *history.Event, d *saga.WokeData) []Line {
+	if line, ok := lifeEnds[d.Timer]; ok && e.Path == "" {
+		return t.one(line.mark, "", line.text, line.tone)
+	}
 	if e.Path == "" {
 		return t.one("✗", "", "the saga's timeout has passed", Bad)
 	}
@@ -162,8 +178,8 @@ func (t *Teller) finished(d *saga.FinishedData) []Line {
 	for _, left := range d.Residual {
 		lines = append(lines, t.line("!", left.Path, "remains: "+left.Why, Bad))
 	}
-	for _, open := range d.Doubts {
-		lines = append(lines, t.line("!", open.Path, "stays in doubt: "+open.Why, Doubt))
+	for _, doubt := range d.Doubts {
+		lines = append(lines, t.line("!", doubt.Path, "stays in doubt: "+doubt.Why, Doubt))
 	}
 	return lines
 }

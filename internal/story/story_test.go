@@ -3,23 +3,17 @@ package story_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"recourse/internal/story"
 	"recourse/internal/story/storytest"
+	"recourse/internal/test/golden"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const trip = `
 saga: trip
@@ -185,29 +179,68 @@ func TestStories(t *testing.T) {
 			if err := story.Write(&got, p.Def, p.Records, false); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, tt.name, got.String())
+			golden.Check(t, tt.name+".txt", got.String())
 		})
 	}
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+const agentActions = `action: book
+agents: auto
+input: {to: string}
+http: POST https://air.example/bookings
+body: {to: "${input.to}"}
+in_doubt: retry
+compensate: {http: "DELETE https://air.example/bookings/${output.id}"}
+---
+action: pay
+agents: approve
+input: {amount: number}
+http: POST https://pay.example/charges
+body: {amount: "${input.amount}"}
+in_doubt: ask
+compensate: {http: "DELETE https://pay.example/charges/${output.id}"}
+`
+
+// A session is told with the lives of its agent, its calls, and how it ends.
+func TestSessions(t *testing.T) {
+	attach := func(holder, token string) saga.Command {
+		return saga.Command{Do: saga.Attach{Token: token, Holder: holder}}
+	}
+	call := func(life int, action, input string, before int) saga.Command {
+		return saga.Command{Do: saga.CallAction{Life: life, Action: action, Input: json.RawMessage(input), Before: before}}
+	}
+	ends := func(lease int, how string) saga.Command {
+		return saga.Command{Do: saga.EndTask{Attempt: lease, Result: saga.TaskResult{Outcome: how}}}
+	}
+	person := func(e saga.Entry) saga.Command {
+		if e.Kind == saga.InboxSession {
+			return saga.Command{Do: saga.Cancel{}, Actor: "ada", Reason: "the agent is gone"}
 		}
+		return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ada"}
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	for name, commands := range map[string]map[int64]saga.Command{
+		"session-committed": {
+			1: attach("host-1", "aa"), 2: call(1, "book", `{"to":"OSL"}`, 0), 5: {Do: saga.UndoCall{}, Path: "book[0]"},
+			8: ends(1, string(journal.TaskExpired)), 9: attach("host-1", "aa"), 10: call(1, "book", `{"to":"OSL"}`, 1),
+			13: {Do: saga.CommitSession{Life: 1, Output: json.RawMessage(`{"booked":true}`)}},
+		},
+		"session-lost": {
+			1: attach("", "aa"), 2: call(1, "pay", `{"amount":5}`, 0), 7: ends(1, string(journal.TaskExpired)),
+			8: attach("host-2", "bb"), 9: ends(2, "completed"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := storytest.PlayDefinition(t, storytest.ParseSession(t, agentActions), storytest.Script{Answer: answers(nil), Person: person, Commands: commands})
+			var got bytes.Buffer
+			if err := story.Write(&got, p.Def, p.Records, false); err != nil {
+				t.Fatal(err)
+			}
+			golden.Check(t, name+".txt", got.String())
+		})
 	}
 }
 
-func TestTold(t *testing.T) {
+func TestLines(t *testing.T) {
 	tests := []struct {
 		name, want string
 		record     journal.Record

@@ -30,6 +30,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/history"
 	"recourse/saga/kinds"
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
@@ -353,15 +354,15 @@ func (r *rig) reaches(id uuid.UUID, status saga.Status) {
 
 // machine replays a saga's journal.
 func (r *rig) machine(id uuid.UUID) (*machine.Machine, error) {
-	head, err := r.store.Saga(r.t.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	def, err := r.catalog.Definition(r.t.Context(), head.Definition, head.Version)
-	if err != nil {
-		return nil, err
-	}
 	records, err := r.store.Records(r.t.Context(), id, 0, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	start, err := history.Started(records)
+	if err != nil {
+		return nil, err
+	}
+	def, err := r.catalog.Of(r.t.Context(), &start)
 	if err != nil {
 		return nil, err
 	}

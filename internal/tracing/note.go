@@ -54,6 +54,13 @@ func (s *sagaState) signalled(e *history.Event) {
 	s.note(e, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
 }
 
+// called begins the span of a session's call.
+func (s *sagaState) called(e *history.Event) {
+	d, _ := history.DataOf[saga.CalledData](e.Record)
+	st := s.of(e)
+	add(&st.notes, note{e.At, "called", []attribute.KeyValue{attribute.Int("recourse.life", d.Life)}})
+}
+
 // command adds a person's command as an event, and ends the step that it resolves.
 func (s *sagaState) command(e *history.Event) {
 	d, _ := history.DataOf[saga.CommandData](e.Record)
@@ -66,6 +73,9 @@ func (s *sagaState) command(e *history.Event) {
 	s.note(e, e.Path, string(e.Kind), attrs...)
 	if e.Path == "" || d.Rejected != nil {
 		return
+	}
+	if d.Kind == "approve" && s.def.Session != nil {
+		return // the call begins
 	}
 	if st := s.inFlight[at{e.Path, e.Way}]; st != nil {
 		st.settle(e.At, d)

@@ -92,6 +92,13 @@ func (s *sagaState) apply(g engine.Growth) {
 			s.compensating(&e)
 		case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
 			s.command(&e)
+		case journal.Attached:
+			d, _ := history.DataOf[saga.AttachedData](e.Record)
+			s.note(&e, "", "attached", text([]attribute.KeyValue{attribute.Int("recourse.life", d.Life)}, "recourse.holder", d.Holder)...)
+		case journal.Called:
+			s.called(&e)
+		case journal.Committed:
+			s.note(&e, "", "committed")
 		case journal.Finished:
 			s.finished(&e, g.Machine)
 		}

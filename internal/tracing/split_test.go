@@ -127,8 +127,8 @@ func TestSplit(t *testing.T) {
 	names := map[string]int{}
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		orders := map[int64]saga.Command{}
-		p := storytest.Play(t, eventful, storytest.Script{Commands: orders,
+		commands := map[int64]saga.Command{}
+		p := storytest.Play(t, eventful, storytest.Script{Commands: commands,
 			Answer: func(machine.Send, time.Time) saga.Answer {
 				ok := saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{}`)}
 				return []saga.Answer{ok, ok, ok, ok, ok, ok, {Sent: true, Status: 422}, {Sent: true, Status: 500}, {Sent: true, Status: 429}, {Sent: true, Status: 401}, {Code: "connection"}, saga.InterruptedAnswer()}[r.IntN(12)]

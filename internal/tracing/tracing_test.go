@@ -1,6 +1,7 @@
 package tracing_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/llm"
+	"recourse/saga/machine"
 )
 
 const incoming = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -212,6 +214,61 @@ steps:
 	e := spanOf(t, spans, trace.Step("pay", journal.Do)).Events[1]
 	if got := value(e.Attributes, "recourse.actor") + ", " + value(e.Attributes, "recourse.outcome") + ", " + value(e.Attributes, "recourse.command.reason"); got != "ann, succeeded, it is on the statement" {
 		t.Errorf("the operator's event says %s", got)
+	}
+}
+
+// The lives of a session's agent are events of the session, and each call is a step.
+func TestSession(t *testing.T) {
+	c, w := newReceiver(t), newWorld(t, map[string][]int{})
+	r := newRig(t, llm.Config{})
+	src := "action: pay\nagents: approve\nhttp: POST " + w.URL + "/pay\nbody: {}\n"
+	if _, _, _, err := r.catalog.PublishAction(t.Context(), "pay", []byte(src), ""); err != nil {
+		t.Fatal(err)
+	}
+	def, err := r.catalog.Session(t.Context(), &saga.SessionData{Name: "support", Actions: []string{"pay@1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage("null")})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	n := r.node(c)
+	begun, err := n.Start(t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := begun.ID
+	m, err := r.machine(id)
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !is(); <-time.After(5 * time.Millisecond) {
+			if m, err = r.machine(id); err != nil || time.Now().After(end) {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.command(id, saga.Command{Do: saga.Attach{Token: "aa", Holder: "host-1"}})
+	until("it is attached", func() bool { return m.Live() })
+	n.command(id, saga.Command{Do: saga.CallAction{Life: 1, Action: "pay"}})
+	until("it waits for an approval", func() bool { return len(m.Inbox()) > 0 })
+	n.command(id, saga.Command{Do: saga.Approve{Shown: m.Inbox()[0].ShownHash}, Path: "pay[0]", Actor: "bob", Role: "approver"})
+	until("the call has ended", func() bool { return m.CallStatus("pay[0]").Ended() })
+	n.command(id, saga.Command{Do: saga.CommitSession{Life: 1}})
+	spans := c.await(t, id)
+	want := `~support succeeded (attached) (committed)
+  pay succeeded (called) (waiting) (operator)
+    POST succeeded
+`
+	if d := cmp.Diff(want, tree(spans, "recourse.status", "recourse.class")); d != "" {
+		t.Error(d)
+	}
+	trace := saga.NewTrace(id, saga.StartedData{})
+	if e := spanOf(t, spans, trace.Root()).Events[0]; value(e.Attributes, "recourse.life") != "1" || value(e.Attributes, "recourse.holder") != "host-1" {
+		t.Errorf("the event of the life says %v", e.Attributes)
 	}
 }
 

@@ -404,7 +404,7 @@ func parentEndsConcurrently(b *bench) {
 				got = append(got, m.Saga)
 			}
 		}
-		diff(b, "children that were told", got, recipients)
+		diff(b, "children that got a message", got, recipients)
 	}
 }
 

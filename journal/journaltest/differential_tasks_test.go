@@ -27,7 +27,7 @@ func (w *world) more(a *journal.Append) {
 			a.Events = append(a.Events, journal.Event{ID: of(a.Saga, "event"), Sink: w.prefix + sink, Data: []byte(`{"n":1.10}`)})
 		}
 	case 5, 6:
-		for range rapid.IntRange(1, 3).Draw(w.T, "posts") {
+		for range rapid.IntRange(1, 3).Draw(w.T, "messages") {
 			a.Messages = append(a.Messages, w.message())
 		}
 	}
@@ -43,6 +43,9 @@ func of(saga uuid.UUID, name string) uuid.UUID { return uuid.NewV5(saga, name) }
 func (w *world) task(saga uuid.UUID) journal.Task {
 	t := journal.Task{ID: of(saga, rapid.SampledFrom([]string{"one", "two"}).Draw(w.T, "task")), Path: "p", Way: journal.Do, Attempt: 1, Key: "k",
 		Type: w.prefix + rapid.SampledFrom([]string{"t", "u"}).Draw(w.T, "type"), Input: []byte(`{"n":1.10}`), Lease: time.Hour, Timeout: 2 * time.Hour}
+	if rapid.IntRange(0, 3).Draw(w.T, "claimed from its creation") == 0 {
+		t.Claimant = &journal.Claimant{Worker: "w", Token: w.token()}
+	}
 	return t
 }
 

@@ -118,7 +118,7 @@ func filters(b *bench) {
 		{"text and label", journal.Filter{Text: "oslo", Labels: map[string]string{"tier": "gold"}}, []uuid.UUID{one}},
 		{"before", journal.Filter{Before: two}, []uuid.UUID{one}},
 		{"from", journal.Filter{From: two}, []uuid.UUID{three, two}},
-		{"from behind before", journal.Filter{From: three, Before: two}, nil},
+		{"from after before", journal.Filter{From: three, Before: two}, nil},
 		{"limit", journal.Filter{Limit: 1}, []uuid.UUID{three}},
 		{"everything", journal.Filter{Definition: "book_trip", Status: []string{"waiting", "running"}, Labels: map[string]string{"tier": "gold"},
 			Text: "trip", From: one, Before: three, Limit: 1}, []uuid.UUID{two}},

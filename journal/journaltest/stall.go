@@ -223,6 +223,6 @@ func noteStallsConcurrently(b *bench) {
 		b.must(n.err)
 		total += n.fresh
 	}
-	diff(b, "told", total, len(list))
+	diff(b, "messages", total, len(list))
 	diff(b, "events", len(b.claimEvents(100, time.Hour)), len(list))
 }

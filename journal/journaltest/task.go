@@ -16,6 +16,7 @@ import (
 
 var taskTests = []test{
 	{"a claim returns all fields of a task", claimedTask},
+	{"a task that is claimed from its creation", bornClaimed},
 	{"the oldest of the types first, up to the limit", claimTaskOrder},
 	{"a repeated claim returns the same tasks", claimTasksAgain},
 	{"concurrent claims: one each", claimTasksConcurrently},
@@ -159,6 +160,48 @@ func claimedTask(b *bench) {
 	again := newTask("render")
 	again.Saga = b.tasked(again)
 	claim(journal.TaskClaim{Types: []string{"render"}, Max: 1, Token: newToken(), Lease: time.Second}, again, time.Second)
+}
+
+func bornClaimed(b *bench) {
+	born, other := newTask("a"), newTask("a")
+	token := newToken()
+	born.Claimant = &journal.Claimant{Worker: "agent", Token: token}
+	from := b.now()
+	saga := b.tasked(born, other)
+	to := b.now()
+	b.claimTasks("a", 10, 1) // only the other one
+	got, err := b.ClaimTasks(b.ctx, journal.TaskClaim{Worker: "w", Types: []string{"b"}, Max: 1, Token: token})
+	b.must(err)
+	if len(got) != 1 {
+		b.Fatalf("the token claims %d tasks, want one", len(got))
+	}
+	born.Saga, born.Claimant = saga, nil
+	diff(b, "task", got[0].Task, born)
+	diff(b, "worker", got[0].Worker, "agent")
+	for _, tt := range []struct {
+		what string
+		at   time.Time
+		in   time.Duration
+	}{{"until", got[0].Until, born.Lease}, {"deadline", got[0].Deadline, born.Timeout}} {
+		if tt.at.Before(from.Add(tt.in)) || tt.at.After(to.Add(tt.in)) {
+			b.Errorf("%s %v, want %v after a time from %v to %v", tt.what, tt.at, tt.in, from, to)
+		}
+	}
+	if _, err := b.Heartbeat(b.ctx, born.ID, newToken()); !errors.Is(err, journal.ErrTaskLost) {
+		b.Errorf("a heartbeat under another token: %v", err)
+	}
+	_, err = b.Heartbeat(b.ctx, born.ID, token)
+	b.must(err)
+
+	brief := short(newTask("c"))
+	brief.Claimant = &journal.Claimant{Worker: "agent", Token: token} // the same token again
+	b.tasked(brief)
+	lease, err := b.Heartbeat(b.ctx, brief.ID, token)
+	b.must(err)
+	b.eventually("the lease runs out", func() bool { return b.now().After(lease.Until) })
+	ids, ends := b.reap(10)
+	diff(b, "reaped", ids, []uuid.UUID{brief.ID})
+	diff(b, "how", ends, []journal.TaskEnd{journal.TaskExpired})
 }
 
 func claimTaskOrder(b *bench) {

@@ -28,7 +28,12 @@ func (s *Store) addTasks(a *journal.Append) {
 			continue
 		}
 		t.Saga, t.Input = a.Saga, slices.Clone(t.Input)
-		s.tasks[t.ID] = &task{ClaimedTask: journal.ClaimedTask{Task: t}, createdAt: s.clock()}
+		made := &task{ClaimedTask: journal.ClaimedTask{Task: t}, createdAt: s.clock()}
+		made.Claimant = nil
+		if c := t.Claimant; c != nil {
+			made.claim(c.Worker, c.Token, t.Lease, made.createdAt)
+		}
+		s.tasks[t.ID] = made
 		s.hint()
 	}
 }
@@ -59,6 +64,11 @@ func (t *task) end(now time.Time) (journal.TaskEnd, time.Time) {
 		return journal.TaskExpired, t.Until
 	}
 	return "", time.Time{}
+}
+
+func (t *task) claim(worker string, token uuid.UUID, lease time.Duration, now time.Time) {
+	t.Worker, t.token, t.leaseFor, t.Deadline = worker, token, lease, milli(now.Add(t.Timeout))
+	t.beat(now)
 }
 
 func (t *task) beat(now time.Time) {
@@ -98,8 +108,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.
 	if len(got) == 0 {
 		got = first(s.sortedTasks(func(t *task) bool { return t.waits() && slices.Contains(c.Types, t.Type) }), c.Max)
 		for _, t := range got {
-			t.Worker, t.token, t.leaseFor, t.Deadline = c.Worker, c.Token, cmp.Or(c.Lease, t.Lease), milli(now.Add(t.Timeout))
-			t.beat(now)
+			t.claim(c.Worker, c.Token, cmp.Or(c.Lease, t.Lease), now)
 		}
 	}
 	var out []journal.ClaimedTask

@@ -185,7 +185,7 @@ func TestOldPrimaryLives(t *testing.T) {
 
 // With a role that may not read the cluster's identity, everything works, but no failover is
 // detected.
-func TestUntold(t *testing.T) {
+func TestUnknownIdentity(t *testing.T) {
 	ctx := t.Context()
 	c := own(t)
 	conn := connect(t, c.URL)

@@ -21,6 +21,8 @@ func newTasks(_ string, batch []part) (stmt, error) {
 		task, saga           []pgtype.UUID
 		path, way, key, kind []string
 		traceparent          []string
+		token                []pgtype.UUID // null: not claimed
+		worker               []string
 		attempt              []int32
 		input                [][]byte
 		lease, timeout       []int64
@@ -34,16 +36,26 @@ func newTasks(_ string, batch []part) (stmt, error) {
 			input = append(input, t.Input)
 			lease, timeout = append(lease, t.Lease.Milliseconds()), append(timeout, t.Timeout.Milliseconds())
 			traceparent = append(traceparent, t.Traceparent)
+			var c journal.Claimant
+			if t.Claimant != nil {
+				c = *t.Claimant
+			}
+			token = append(token, pgtype.UUID{Bytes: c.Token, Valid: !c.Token.IsNil()})
+			worker = append(worker, clean(c.Worker))
 		}
 	}
 	if len(task) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: insertTasks, args: []any{task, saga, path, way, attempt, key, kind, input, lease, timeout, traceparent}}, nil
+	return stmt{query: insertTasks, args: []any{task, saga, path, way, attempt, key, kind, input, lease, timeout, traceparent, token, worker}}, nil
 }
 
-var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, created_at)
-	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[]) a
+var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, token, worker, claim_lease, ends_at, deadline, created_at)
+	SELECT a.id, a.saga_id, a.path, a.way, a.attempt, a.key, a.type, a.input, a.lease, a.timeout, a.traceparent, a.token, CASE WHEN a.token IS NOT NULL THEN a.worker END,
+		CASE WHEN a.token IS NOT NULL THEN a.lease END, CASE WHEN a.token IS NOT NULL THEN {now} + LEAST(a.lease, a.timeout) END,
+		CASE WHEN a.token IS NOT NULL THEN {now} + a.timeout END, {now}
+	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[], $12::uuid[], $13::text[])
+		AS a (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, token, worker)
 	ON CONFLICT DO NOTHING`)
 
 // withdrawn marks tasks that their saga no longer needs. Unclaimed ones end at once.

@@ -18,8 +18,8 @@ import (
 // loses nothing. Afterwards it continues without intervention.
 func TestServerWithoutRoom(t *testing.T) {
 	for _, tt := range []struct {
-		name, breaks, mends string
-		state               string
+		name, breaks, restores string
+		state                  string
 	}{
 		{"full", `PRAGMA max_page_count = 1`, `PRAGMA max_page_count = 1000000`, "53100"},
 		{"read-only", `PRAGMA query_only = 1`, `PRAGMA query_only = 0`, "25006"},
@@ -72,7 +72,7 @@ func TestServerWithoutRoom(t *testing.T) {
 				t.Error("the server is ready")
 			}
 
-			writer(tt.mends)
+			writer(tt.restores)
 			rig.Until(t, "the server is ready again", func() bool { return rig.Status(n.URL+"/readyz") == 200 })
 			l.End() // all clients may have waited for sagas in flight, so none needs to have been refused
 			sys.MustSettle()

@@ -17,9 +17,15 @@ import (
 func (t *tx) addTasks(now int64, a *journal.Append) error {
 	for i := range a.Tasks {
 		w := &a.Tasks[i]
-		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), w.Traceparent, now)
+		var token, worker, lease, ends, deadline any // null: not claimed
+		if c := w.Claimant; c != nil {
+			token, worker, lease = c.Token.Bytes(), c.Worker, w.Lease.Milliseconds()
+			ends, deadline = now+min(w.Lease, w.Timeout).Milliseconds(), now+w.Timeout.Milliseconds()
+		}
+		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, created_at, token, worker, claim_lease, ends_at, deadline)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), w.Traceparent, now,
+			token, worker, lease, ends, deadline)
 		if err != nil {
 			return err
 		}

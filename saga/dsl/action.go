@@ -10,7 +10,7 @@ import (
 // document's own keys, and keys that a step has, too. A step that uses the action may override the
 // latter.
 var (
-	actionOwnKeys   = []string{"action", "description", "input", "input_schema", "secrets"}
+	actionOwnKeys   = []string{"action", "description", "input", "input_schema", "secrets", "agents", "once", "irreversible"}
 	actionStepKeys  = []string{"output", "expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window", "compensate"}
 	laterActionKeys = []string{"approval"}
 )
@@ -62,6 +62,7 @@ func (p *parser) actionDocument(root *Node) {
 	}
 	p.common(root, s, step)
 	p.action.Step = step
+	p.forAgents(root, s)
 	for _, key := range actionStepKeys {
 		if root.Get(key) != nil {
 			p.action.Keys = append(p.action.Keys, key)

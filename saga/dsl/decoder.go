@@ -29,6 +29,10 @@ func (d *Decoder) Own() *Node { return d.step.Get(d.kind.Name) }
 // Get returns the value of one of the kind's keys, nil if it is absent.
 func (d *Decoder) Get(key string) *Node { return d.step.Get(key) }
 
+// InAction reports whether the step is the body of an action. Its key `input` is then the action's
+// own.
+func (d *Decoder) InAction() bool { return contains(d.keys, "action") }
+
 // Fail reports an error at n.
 func (d *Decoder) Fail(n *Node, code, format string, args ...any) {
 	d.p.fail(n, code, fmt.Sprintf(format, args...))
@@ -173,10 +177,10 @@ func (d *Decoder) Ends(condition *expr.Program) { d.own.ends = append(d.own.ends
 // Exclude says that the rest of the decoder's part is reached only if a condition is false.
 func (d *Decoder) Exclude(condition *expr.Program) { d.s.assume(condition, false) }
 
-// Beside compiles one step that runs inside this step, in parallel with others.
-func (d *Decoder) Beside(n *Node) []*saga.Step {
+// Parallel compiles one step that runs inside this step, in parallel with others.
+func (d *Decoder) Parallel(n *Node) []*saga.Step {
 	list := d.s.child()
-	list.beside = true
+	list.noPivot = true
 	step := d.p.step(n, list)
 	d.reveal(list)
 	if step == nil {
@@ -191,7 +195,7 @@ func (d *Decoder) Beside(n *Node) []*saga.Step {
 func (d *Decoder) Loop(vars map[string]*expr.Type) *Decoder {
 	in := *d
 	in.s = d.s.child()
-	in.s.beside, in.s.loop = true, d.s.self
+	in.s.noPivot, in.s.loop = true, d.s.self
 	in.s.vars = maps.Clone(vars)
 	in.s.vars["index"] = expr.Exactly(expr.KindInteger)
 	return &in

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,6 +117,83 @@ func FuzzParse(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// badAction is badParser for actions.
+func badAction(parse func(src []byte) (*saga.Action, *dsl.Errors), src []byte) error {
+	a, errs := parse(src)
+	if (a == nil) == (errs == nil) {
+		return fmt.Errorf("action %v, errors %v", a, errs)
+	}
+	if errs != nil {
+		for _, e := range errs.List {
+			if e.Line < 1 || e.Column < 1 || e.Code == "" || e.Detail == "" {
+				return fmt.Errorf("an error without its place: %+v", e)
+			}
+		}
+		return nil
+	}
+	again, errs := parse(a.Source)
+	if errs != nil || again.SHA256 != a.SHA256 || !slices.Equal(again.Keys, a.Keys) {
+		return fmt.Errorf("parsing the source again gives another action: %v", errs)
+	}
+	if a.Agents == nil {
+		return nil
+	}
+	for _, l := range a.Agents.Limits {
+		if (l.Calls > 0) == (l.Sum != nil) {
+			return fmt.Errorf("limit %+v is neither calls nor a sum, or both", l)
+		}
+	}
+	return nil
+}
+
+func parseAction(src []byte) (*saga.Action, *dsl.Errors) {
+	return dsl.ParseAction("fuzz.yaml", src, options())
+}
+
+func FuzzParseAction(f *testing.F) {
+	for _, pattern := range []string{"testdata/actions/*.yaml", "testdata/bad/action-*.yaml", "../../examples/a*/*.yaml"} {
+		for _, file := range glob(f, pattern) {
+			f.Add(read(f, file))
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		if err := badAction(parseAction, src); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFuzzParseActionCanFail(t *testing.T) {
+	good, bad := []byte("action: x\nhttp: GET https://a.example/\nagents: {limits: [{calls: 1}]}\n"), []byte("action: x\n")
+	for name, p := range map[string]func([]byte) (*saga.Action, *dsl.Errors){
+		"neither": func([]byte) (*saga.Action, *dsl.Errors) { return nil, nil },
+		"no place": func([]byte) (*saga.Action, *dsl.Errors) {
+			_, errs := parseAction(bad)
+			errs.List[0].Line = 0
+			return nil, errs
+		},
+		"another source": func(src []byte) (*saga.Action, *dsl.Errors) {
+			a, errs := parseAction(src)
+			if a != nil {
+				a.Source = bad
+			}
+			return a, errs
+		},
+		"a limit of nothing": func(src []byte) (*saga.Action, *dsl.Errors) {
+			a, errs := parseAction(src)
+			a.Agents.Limits = append(a.Agents.Limits, saga.CallLimit{})
+			return a, errs
+		},
+	} {
+		if badAction(p, good) == nil {
+			t.Errorf("not noticed: %s", name)
+		}
+	}
+	if err := badAction(parseAction, good); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFuzzParseCanFail(t *testing.T) {

@@ -2,7 +2,6 @@ package dsl_test
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,12 +10,11 @@ import (
 
 	diffs "github.com/google/go-cmp/cmp"
 
+	"recourse/internal/test/golden"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 )
-
-var update = flag.Bool("update", false, "write what the documents of testdata/bad now give")
 
 func options() dsl.Options {
 	return dsl.Options{Kinds: kinds.With(kinds.Options{}), Actions: actions, Children: children}
@@ -105,7 +103,7 @@ func directive(src []byte, key string) (string, bool) {
 	return "", false
 }
 
-// TestBad holds every document of testdata/bad against the messages beside it.
+// TestBad holds every document of testdata/bad against its messages.
 func TestBad(t *testing.T) {
 	files := glob(t, "testdata/bad/*.yaml")
 	if len(files) < 60 {
@@ -128,18 +126,9 @@ func TestBad(t *testing.T) {
 				t.Fatalf("Parse gave %q, want errors", got)
 			}
 			if got != "" {
-				t.Error("Parse gave a definition beside errors")
+				t.Error("Parse gave a definition and errors")
 			}
-			want := strings.TrimSuffix(file, ".yaml") + ".txt"
-			got = errs.Error() + "\n"
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := diffs.Diff(string(read(t, want)), got); diff != "" {
-				t.Errorf("messages (-want +got):\n%s", diff)
-			}
+			golden.Check(t, "bad/"+strings.TrimSuffix(name, ".yaml")+".txt", errs.Error()+"\n")
 		})
 	}
 }

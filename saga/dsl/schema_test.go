@@ -209,7 +209,11 @@ func TestEditorSchema(t *testing.T) {
 	if err := s.Validate(yamlValue(t, big)); err != nil {
 		t.Errorf("everything.yaml: %v", err)
 	}
+	if err := s.Validate(yamlValue(t, "{saga: x, steps: [{id: a, task: {type: t, input: [1], heartbeat: 5s}}]}")); err != nil {
+		t.Errorf("a task as a map: %v", err)
+	}
 	for name, src := range map[string]string{
+		"no type":         "{saga: x, steps: [{id: a, task: {input: 1}}]}",
 		"no steps":        "saga: x",
 		"bad name":        "{saga: X, steps: [{id: a, set: 1}]}",
 		"unknown key":     "{saga: x, steps: [{id: a, set: 1}], finaly: []}",

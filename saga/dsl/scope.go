@@ -21,32 +21,34 @@ const (
 	Bare            // input and vars only: `unique`
 	Journaled       // and now(), uuid() and random(): the result is journaled, and rendered only once
 	onEvent         // event only: `triggers`
+	ofCall          // input only: `once` and the limits of an action
+	ofSession       // input and session: `approve_when` of an action
 )
 
 // scope holds the names that the templates of a step, or of a list of steps, may use.
 type scope struct {
-	parent *scope
-	ids    map[string]bool // the visible steps, in addition to the parent's
-	self   string          // the step, "" between steps
-	undo   bool            // the scope of a compensation
-	end    bool            // the scope of finally
-	uses   *uses
-	inner  []string              // ids of steps inside the step, visible once it has ended
-	vars   map[string]*expr.Type // roots that a loop adds
-	loop   string                // the loop whose iterations the list is
-	event  []string              // the fields of `event`, in a trigger
-	beside bool                  // inside a parallel, foreach or repeat
-	known  map[string]expr.Fact  // facts from conditions, by path
-	result *expr.Type            // the type of the answer's body; nil: unknown
-	ends   []*expr.Program       // conditions that are false if the step has succeeded
-	gives  *expr.Type            // the type of the kind's output; nil: the answer's body
+	parent  *scope
+	ids     map[string]bool // the visible steps, in addition to the parent's
+	self    string          // the step, "" between steps
+	undo    bool            // the scope of a compensation
+	end     bool            // the scope of finally
+	uses    *uses
+	inner   []string              // ids of steps inside the step, visible once it has ended
+	vars    map[string]*expr.Type // roots that a loop adds
+	loop    string                // the loop whose iterations the list is
+	event   []string              // the fields of `event`, in a trigger
+	noPivot bool                  // inside a parallel, foreach or repeat
+	known   map[string]expr.Fact  // facts from conditions, by path
+	result  *expr.Type            // the type of the answer's body; nil: unknown
+	ends    []*expr.Program       // conditions that are false if the step has succeeded
+	gives   *expr.Type            // the type of the kind's output; nil: the answer's body
 }
 
 // uses collects the names that the templates of a compensation use.
 type uses struct{ output bool }
 
 func (s *scope) child() *scope {
-	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses, beside: s.beside}
+	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses, noPivot: s.noPivot}
 }
 
 // roots lists the roots that the loops around add, the innermost first.
@@ -111,6 +113,14 @@ func (p *parser) check(s *scope, at Place) *expr.Check {
 	c := p.typed(&expr.Check{Roots: []string{"input", "steps", "vars", "saga"}}, s)
 	if p.action != nil {
 		c.Roots, c.Aliases = []string{"input", "vars"}, map[string]string{"input": saga.ActionInput}
+	}
+	switch at {
+	case ofCall:
+		c.Roots = []string{"input"}
+		return c
+	case ofSession:
+		c.Roots = []string{"input", "session"}
+		return c
 	}
 	if s.undo || s.end {
 		c.Roots = append(c.Roots, "output", "error")
@@ -191,6 +201,8 @@ func before(a, b *Node) bool {
 var (
 	sagaFields = []string{"id", "definition", "version", "started_at", "labels", "spent", "reserved", "status"}
 	stepFields = []string{"output", "status", "error", "failed"}
+	// sessionFields are those of saga.SessionRoot.
+	sessionFields = []string{"calls", "spent"}
 )
 
 // refs checks the names in compiled expressions that package expr does not check.
@@ -207,6 +219,10 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("saga has no %q, it has %s%s", r.Path[0], quoted(sagaFields), Suggest(r.Path[0], sagaFields)))
 		case r.Root == "saga" && len(r.Path) == 0:
 			p.failInside(n, base+find(text, r, 0), "unknown_field", "saga is read by field: saga.id, saga.status")
+		case p.action != nil && r.Root == "session" && len(r.Path) == 0:
+			p.failInside(n, base+find(text, r, 0), "unknown_field", "session is read by field: session.calls, session.spent")
+		case p.action != nil && r.Root == "session" && !slices.Contains(sessionFields, r.Path[0]):
+			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("session has no %q%s", r.Path[0], orOnly(r.Path[0], sessionFields)))
 		case s.event != nil && r.Root == "event" && len(r.Path) > 0 && !slices.Contains(s.event, r.Path[0]):
 			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("event has no %q here, it has %s%s", r.Path[0], quoted(s.event), Suggest(r.Path[0], s.event)))
 		case r.Root == "steps" && len(r.Path) > 1 && !slices.Contains(stepFields, r.Path[1]):

@@ -150,7 +150,7 @@ func (p *parser) setPivot(n *Node, s *scope, step *saga.Step) {
 	switch {
 	case s.end:
 		p.fail(n, "bad_pivot", "finally has no pivot: it runs when the saga's end is decided")
-	case s.beside:
+	case s.noPivot:
 		p.fail(n, "bad_pivot", "a pivot is not inside parallel, foreach or repeat: steps that run in parallel with it could no longer be undone")
 	case p.pivot != nil:
 		p.fail(n, "bad_pivot", fmt.Sprintf("a saga has at most one pivot, and line %d has it", p.pivot.Line))

@@ -24,7 +24,10 @@ var (
 	sagaType   = expr.Fields(map[string]*expr.Type{"id": someText, "definition": someText, "version": someText, "started_at": someText,
 		"status": someText, "spent": someNumber, "reserved": someNumber,
 		"labels": expr.Fields(nil, someText.With(expr.KindAbsent, false))}, otherField) // refs checks their names
-	lostType = expr.Items(expr.Fields(map[string]*expr.Type{"index": expr.Exactly(expr.KindInteger), "error": failureType,
+	// sessionType is the session that calls an action, the type of saga.SessionRoot. refs checks
+	// the names of its fields.
+	sessionType = expr.Fields(map[string]*expr.Type{"calls": expr.Exactly(expr.KindInteger), "spent": someNumber}, otherField)
+	lostType    = expr.Items(expr.Fields(map[string]*expr.Type{"index": expr.Exactly(expr.KindInteger), "error": failureType,
 		"in_doubt": expr.Exactly(expr.KindBool), "item": expr.Any()}, nil))
 )
 
@@ -48,6 +51,10 @@ func (p *parser) root(s *scope, name string) *expr.Type {
 		return expr.Lookup(func(id string) *expr.Type { return p.stepType(s, id) })
 	case "saga":
 		return sagaType
+	case "session":
+		if p.action != nil { // otherwise it may be a loop's variable
+			return sessionType
+		}
 	case "key":
 		return someText
 	case "result":

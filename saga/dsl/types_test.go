@@ -1,19 +1,17 @@
 package dsl_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"recourse/internal/test/golden"
 	"recourse/saga/dsl"
 )
 
-// TestTypes holds the definitions of testdata/types to what is said of each. They are right but for
-// their types, so that without these (as a document that was published before is read) each passes,
-// and fails when it runs.
+// TestTypes holds the definitions of testdata/types to the messages for each. Only their
+// types are wrong: without type checks, as a published document is read, each is valid, and fails
+// only when it runs.
 func TestTypes(t *testing.T) {
 	files := glob(t, "testdata/types/*.yaml")
 	if len(files) < 20 {
@@ -31,15 +29,7 @@ func TestTypes(t *testing.T) {
 			if errs == nil {
 				t.Fatal("it is taken")
 			}
-			want, got := strings.TrimSuffix(file, ".yaml")+".txt", errs.Error()+"\n"
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(read(t, want)), got); diff != "" {
-				t.Errorf("messages (-want +got):\n%s", diff)
-			}
+			golden.Check(t, "types/"+strings.TrimSuffix(name, ".yaml")+".txt", errs.Error()+"\n")
 		})
 	}
 }

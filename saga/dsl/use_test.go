@@ -38,15 +38,15 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// A definition's defaults stand behind what an action sets.
+// What an action sets has priority over a definition's defaults.
 func TestUseWithDefaults(t *testing.T) {
 	d := mustParse(t, strings.Replace(useRefund, "steps:", "defaults: {retry: 9, timeout: 9s, in_doubt: fail}\nsteps:", 1)+"}\n  - {id: b, use: ping}\n  - {id: c, use: refund, with: {charge: c, amount: 1}, retry: {max: 2s}}\n")
 	a, b, c := d.ByID["a"], d.ByID["b"], d.ByID["c"]
 	if a.Retry.Attempts != 6 || a.Timeout != 12*time.Second || a.InDoubt.Policy != saga.VerifyIt {
-		t.Errorf("defaults came before the action: %+v", a)
+		t.Errorf("the defaults have priority over the action: %+v", a)
 	}
 	if b.Retry.Attempts != 9 || b.Timeout != 9*time.Second || b.InDoubt.Policy != saga.Fail {
-		t.Errorf("defaults are not behind the action: %+v", b)
+		t.Errorf("the defaults are not used: %+v", b)
 	}
 	if c.Retry.Attempts != 6 || c.Retry.Max != 2*time.Second {
 		t.Errorf("retry as a map does not change the action's: %+v", c.Retry)
@@ -122,7 +122,7 @@ func TestIsAction(t *testing.T) {
 
 // The corpus and the source say the same of what an action sets.
 func TestActionKeysAreStepKeys(t *testing.T) {
-	own := map[string]bool{"action": true, "description": true, "input": true, "input_schema": true, "secrets": true}
+	own := map[string]bool{"action": true, "description": true, "input": true, "input_schema": true, "secrets": true, "agents": true, "once": true, "irreversible": true}
 	for _, key := range dsl.ActionKeys() {
 		if !own[key] && !slices.Contains(dsl.StepKeys(), key) {
 			t.Errorf("%s is no key of a step", key)

@@ -15,6 +15,7 @@ func (p *parser) warn() {
 	w := &warner{parser: p}
 	if p.action != nil {
 		w.blind(p.action.Step)
+		w.unapproved(p.action)
 		return
 	}
 	w.list(p.def.Steps, ahead{}, false, false)
@@ -97,17 +98,17 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 		w.dead(s, rests[i], pivoted)
 		if block, ok := s.Body.(saga.Block); ok {
 			for _, branch := range block.Lists() {
-				w.list(branch, w.beside(s, rests[i], contain), pivoted, contain || contained(s))
+				w.list(branch, w.afterInner(s, rests[i], contain), pivoted, contain || contained(s))
 			}
 		}
 		pivoted = pivoted || s.Pivot
 	}
 }
 
-// beside returns the steps that may run after a step inside a block. If the block's lists run in
-// parallel, or several times, the rest of the block is included, unless a block around it contains
-// failures.
-func (w *warner) beside(s *saga.Step, rest ahead, contain bool) ahead {
+// afterInner returns the steps that may run after a step inside a block. If the block's lists run
+// in parallel, or several times, the rest of the block is included, unless a block around it
+// contains failures.
+func (w *warner) afterInner(s *saga.Step, rest ahead, contain bool) ahead {
 	if w.kinds[s.Kind].OneOf {
 		return rest
 	}
@@ -149,6 +150,24 @@ func (w *warner) blind(s *saga.Step) {
 			what = w.action.Name
 		}
 		w.say(s, key, "blind-retry", fmt.Sprintf("%q is sent again when its response is lost: say with in_doubt whether the remote service honours the key (retry), offers a status check (verify), or neither (ask, fail)", what))
+	}
+}
+
+// unapproved warns of calls of sessions that cannot be undone and need no approval, and of a
+// condition for approvals that is never evaluated because every call needs one.
+func (w *warner) unapproved(a *saga.Action) {
+	if a.Agents == nil || !a.Irreversible {
+		return
+	}
+	why, undo := "nothing undoes it", ", or add compensate"
+	if w.nodes[a.Step].Get("irreversible") != nil {
+		why, undo = "it is irreversible", ""
+	}
+	switch n := w.nodes[a.Step].Get("agents").Get("approve_when"); {
+	case !a.Agents.Approve:
+		w.say(a.Step, "agents", "irreversible-auto", fmt.Sprintf("agents call %q without an approval, and %s: write agents: approve%s", a.Name, why, undo))
+	case n != nil && (n.kind != boolScalar || n.plain() == false):
+		w.warns = append(w.warns, finding(n, "dead-approve-when", fmt.Sprintf("each call of %q by an agent needs an approval, because %s, so approve_when has no effect: remove it%s", a.Name, why, undo)))
 	}
 }
 
@@ -205,7 +224,7 @@ func (w *warner) moveAhead(s, check *saga.Step) string {
 	if before(w.written[s.ID], w.written[check.ID]) && s != check {
 		return "comes after it: move the check before it"
 	}
-	return "comes after it in the next iteration, or runs alongside it: do the checks before it, in a loop or branch of their own, or let the loop go on with on_item_error: collect"
+	return "comes after it in the next iteration, or runs alongside it: do the checks before it, in a loop or branch of their own, or let the loop continue with on_item_error: collect"
 }
 
 // Fallible is implemented by bodies whose kind alone does not say how they may fail: repeat.

@@ -20,7 +20,7 @@ type compiler struct {
 	secrets []foundSecret
 	lets    []string // names of let in scope, innermost last
 	depth   int
-	drawn   []ast.Node // calls of uuid() and random()
+	randoms []ast.Node // calls of uuid() and random()
 	preds   int        // the number of predicates around this place
 	visited int
 }
@@ -258,10 +258,10 @@ func (c *compiler) journaled(n ast.Node, name string) node {
 	switch {
 	case c.chk == nil || !c.chk.Journaled:
 		return c.bad(n, CodeNotJournaled, "%s() is only in a set step, whose value the journal keeps: put it in one and read steps.<id>.output", name)
-	case name != "now" && slices.Contains(c.drawn, n): // a < b < c contains b twice
-		return c.bad(n, CodeUnsupported, "%s() would be drawn twice here: write let x = %s; and compare x", name, journaled[name].usage)
+	case name != "now" && slices.Contains(c.randoms, n): // a < b < c contains b twice
+		return c.bad(n, CodeUnsupported, "%s() would be called twice here: write let x = %s; and compare x", name, journaled[name].usage)
 	}
-	c.drawn = append(c.drawn, n)
+	c.randoms = append(c.randoms, n)
 	return nil
 }
 

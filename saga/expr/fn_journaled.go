@@ -15,9 +15,9 @@ type Journaled interface {
 	Env
 	// Now returns the result of now(): a time in RFC 3339, in UTC, with milliseconds.
 	Now() string
-	// Draw returns 16 bytes that cannot be predicted, different for every n. n counts the calls in
-	// one evaluation, or in the rendering of one template, from 0.
-	Draw(n int) [16]byte
+	// Random returns 16 bytes that cannot be predicted, different for every n. n counts the calls
+	// in one evaluation, or in the rendering of one template, from 0.
+	Random(n int) [16]byte
 }
 
 // journaled are the functions that use a [Journaled].
@@ -40,14 +40,14 @@ func (c *call) journal() (Journaled, error) {
 	return nil, fail(CodeNotAvailable, "%s is not available here", c.name)
 }
 
-func (c *call) draw() ([16]byte, error) {
+func (c *call) random() ([16]byte, error) {
 	env, err := c.journal()
 	if err != nil {
 		return [16]byte{}, err
 	}
-	n := c.draws
-	c.draws++
-	return env.Draw(n), c.burn(1)
+	n := c.randoms
+	c.randoms++
+	return env.Random(n), c.burn(1)
 }
 
 func fnNow(c *call) (any, error) {
@@ -61,7 +61,7 @@ func fnNow(c *call) (any, error) {
 // fnUUID writes random bytes as a UUID of version 8 (RFC 9562, section 5.8), because a replay can
 // reproduce them.
 func fnUUID(c *call) (any, error) {
-	b, err := c.draw()
+	b, err := c.random()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func fnRandom(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := c.draw()
+	b, err := c.random()
 	if err != nil {
 		return nil, err
 	}

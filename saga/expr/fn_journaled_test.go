@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawing is an environment with one draw, whatever is asked.
-type drawing struct {
+// fixedRandom is an environment with the same random bytes for each call.
+type fixedRandom struct {
 	MapEnv
-	draw [16]byte
+	bytes [16]byte
 }
 
-func (drawing) Now() string         { return "" }
-func (d drawing) Draw(int) [16]byte { return d.draw }
+func (fixedRandom) Now() string           { return "" }
+func (d fixedRandom) Random(int) [16]byte { return d.bytes }
 
 func TestJournaled(t *testing.T) {
 	env := kept{sample()}
@@ -42,7 +42,7 @@ func TestJournaled(t *testing.T) {
 		`random()`:                               `<wrong_arguments>`,
 		`now(1)`:                                 `<wrong_arguments>`,
 		`uuid(4)`:                                `<wrong_arguments>`,
-		`0 < random(6) < 3`:                      `<unsupported>`, // it would be drawn twice
+		`0 < random(6) < 3`:                      `<unsupported>`, // it would be called twice
 		`"a" < uuid() + "" < "z"`:                `<unsupported>`,
 		`"2" < now() < "3"`:                      `true`,
 		`map(1..100000, random(2))`:              `<out_of_fuel>`,
@@ -54,13 +54,14 @@ func TestJournaled(t *testing.T) {
 	}
 	for _, src := range []string{`now()`, `uuid()`, `random(2)`} {
 		if got := evalJSON(t, src, sample()); got != `<not_available>` {
-			t.Errorf("%s without a time and draws = %s", src, got)
+			t.Errorf("%s without a time and random bytes = %s", src, got)
 		}
 	}
 }
 
-// One rendering draws on and on, whatever the shape; the same rendering gives the same.
-func TestDrawsOfATemplate(t *testing.T) {
+// Each uuid() of a rendering is another one, whatever the shape; a repeated rendering gives the
+// same.
+func TestRandomOfATemplate(t *testing.T) {
 	one := mustText(t, `${uuid()}`)
 	tpl := Map([]Field{{"a", one}, {"b", List([]*Template{one, mustText(t, `x${uuid()}${uuid()}`)})}})
 	render := func() string {
@@ -84,33 +85,33 @@ func TestDrawsOfATemplate(t *testing.T) {
 	}
 }
 
-func TestUUIDKeepsTheDraw(t *testing.T) {
+func TestUUIDKeepsTheRandomBytes(t *testing.T) {
 	var zero, ones [16]byte
 	for i := range ones {
 		ones[i] = 0xff
 	}
-	for want, draw := range map[string][16]byte{
+	for want, b := range map[string][16]byte{
 		`"00000000-0000-8000-8000-000000000000"`: zero,
 		`"ffffffff-ffff-8fff-bfff-ffffffffffff"`: ones,
 	} {
-		if got := evalJSON(t, `uuid()`, drawing{draw: draw}); got != want {
-			t.Errorf("uuid() of %x = %s, want %s", draw, got, want)
+		if got := evalJSON(t, `uuid()`, fixedRandom{bytes: b}); got != want {
+			t.Errorf("uuid() of %x = %s, want %s", b, got, want)
 		}
 	}
 }
 
-// random(n) is the draw, a number of 128 bits, modulo n.
+// random(n) is the random bytes, as a number of 128 bits, modulo n.
 func TestRandomIsTheRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "draw"))
+		b := [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes"))
 		n := rapid.Int64Range(1, maxRandom).Draw(t, "n")
-		want := new(big.Int).Mod(new(big.Int).SetBytes(draw[:]), big.NewInt(n))
+		want := new(big.Int).Mod(new(big.Int).SetBytes(b[:]), big.NewInt(n))
 		p, errs := Compile(fmt.Sprintf("random(%d)", n), &Check{Journaled: true})
 		if errs != nil {
 			t.Fatal(errs)
 		}
-		if got, err := p.Eval(drawing{draw: draw}); err != nil || fmt.Sprint(got) != want.String() {
-			t.Fatalf("random(%d) of %x = %v, %v; want %v", n, draw, got, err, want)
+		if got, err := p.Eval(fixedRandom{bytes: b}); err != nil || fmt.Sprint(got) != want.String() {
+			t.Fatalf("random(%d) of %x = %v, %v; want %v", n, b, got, err, want)
 		}
 	})
 }

@@ -36,7 +36,7 @@ type kept struct{ MapEnv }
 
 func (kept) Now() string { return "2026-11-22T08:30:00.000Z" }
 
-func (kept) Draw(n int) [16]byte {
+func (kept) Random(n int) [16]byte {
 	sum := sha256.Sum256([]byte(strconv.Itoa(n)))
 	return [16]byte(sum[:16])
 }

@@ -16,13 +16,13 @@ const (
 
 // state is one evaluation or one rendering of a template.
 type state struct {
-	env   Env
-	src   string // of the program that runs
-	fuel  int
-	roots []root    // the roots that were read
-	lets  []any     // values of let, innermost last
-	elems []element // elements of the predicates being run, innermost last
-	draws int       // random values used so far
+	env     Env
+	src     string // of the program that runs
+	fuel    int
+	roots   []root    // the roots that were read
+	lets    []any     // values of let, innermost last
+	elems   []element // elements of the predicates being run, innermost last
+	randoms int       // random values used so far
 
 	partial bool // values may be placeholders
 }

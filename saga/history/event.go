@@ -50,7 +50,11 @@ func (b Begun) Known() bool { return !b.At.IsZero() }
 
 // Iteration reports whether the record ends an iteration of a loop. Its track is that of no step.
 func (e *Event) Iteration() bool {
-	return e.Kind == journal.Decided && strings.HasSuffix(e.Path, "]")
+	if e.Kind != journal.Decided || !strings.HasSuffix(e.Path, "]") {
+		return false
+	}
+	d, _ := DataOf[saga.DecidedData](e.Record)
+	return d.By == "" // otherwise it settles a call of a session, whose path has the same form
 }
 
 // Data returns the record's data: a pointer to the type of its kind, such as *[saga.IntentData];
@@ -108,63 +112,68 @@ func (e *Event) ModelUse() (model string, used saga.TokensView) {
 }
 
 // DataOf returns the data of a record whose kind has data of type T, such as [saga.CommandData]. ok
-// is false for other records, and for data that cannot be read.
+// is false for other records, which are not decoded, and for data that cannot be read.
 func DataOf[T any](r *journal.Record) (d T, ok bool) {
-	data, err := Decode(r)
-	if err != nil {
+	into, ok := newData(r.Kind).(*T)
+	if !ok || read(r, into) != nil {
 		return d, false
 	}
-	p, ok := data.(*T)
-	if !ok {
-		return d, false
-	}
-	return *p, true
+	return *into, true
 }
 
 // Decode returns the data of a record, as Event.Data does.
 func Decode(r *journal.Record) (any, error) {
-	switch r.Kind {
-	case journal.Started:
-		return decode[saga.StartedData](r)
-	case journal.Intent:
-		return decode[saga.IntentData](r)
-	case journal.Outcome:
-		return decode[saga.OutcomeData](r)
-	case journal.Decided:
-		return decode[saga.DecidedData](r)
-	case journal.Woke:
-		return decode[saga.WokeData](r)
-	case journal.Signalled:
-		return decode[saga.SignalData](r)
-	case journal.Compensating:
-		return decode[saga.CompensatingData](r)
-	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		return decode[saga.CommandData](r)
-	case journal.Finished:
-		return decode[saga.FinishedData](r)
+	into := newData(r.Kind)
+	if into == nil {
+		return nil, nil
 	}
-	return nil, nil
+	if err := read(r, into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// newData returns a pointer to empty data of a kind; nil for a kind without data.
+func newData(kind journal.Kind) any {
+	switch kind {
+	case journal.Started:
+		return new(saga.StartedData)
+	case journal.Intent:
+		return new(saga.IntentData)
+	case journal.Outcome:
+		return new(saga.OutcomeData)
+	case journal.Decided:
+		return new(saga.DecidedData)
+	case journal.Woke:
+		return new(saga.WokeData)
+	case journal.Signalled:
+		return new(saga.SignalData)
+	case journal.Compensating:
+		return new(saga.CompensatingData)
+	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
+		return new(saga.CommandData)
+	case journal.Finished:
+		return new(saga.FinishedData)
+	case journal.Attached:
+		return new(saga.AttachedData)
+	case journal.Called:
+		return new(saga.CalledData)
+	case journal.Committed:
+		return new(saga.CommittedData)
+	}
+	return nil
 }
 
 // errNoStart says that the first record is not the start of a saga, or has no data.
 var errNoStart = errors.New("the journal does not begin with its start")
 
 // Started returns the data of a journal's first record.
-func Started(records []journal.Record) (saga.StartedData, error) {
+func Started(records []journal.Record) (d saga.StartedData, err error) {
 	if len(records) == 0 || records[0].Kind != journal.Started || len(records[0].Data) == 0 {
-		return saga.StartedData{}, errNoStart
+		return d, errNoStart
 	}
-	d, err := decode[saga.StartedData](&records[0])
-	if err != nil {
+	if err := read(&records[0], &d); err != nil {
 		return saga.StartedData{}, err
-	}
-	return *d.(*saga.StartedData), nil
-}
-
-func decode[T any](r *journal.Record) (any, error) {
-	d := new(T)
-	if err := read(r, d); err != nil {
-		return nil, err
 	}
 	return d, nil
 }

@@ -130,6 +130,19 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// DataOf does not decode the data of a record of another kind.
+func TestDataOfOtherKindsIsNotDecoded(t *testing.T) {
+	r := outcome("a", 1, journal.Succeeded, `{"output":{"a":1,"b":[2,3]},"error":{"code":"http_503"},"cost":"0.10"}`)
+	ok := false
+	other := testing.AllocsPerRun(10, func() { _, ok = history.DataOf[saga.CommandData](&r) })
+	if ok || other > 1 { // the empty data of the record's own kind
+		t.Errorf("%t after %v allocations", ok, other)
+	}
+	if own := testing.AllocsPerRun(10, func() { _, ok = history.DataOf[saga.OutcomeData](&r) }); !ok || own <= other {
+		t.Errorf("%t after %v allocations: the data is not decoded", ok, own)
+	}
+}
+
 // A step has its attempts on all tracks, its last request, its first output and its cost.
 func TestSteps(t *testing.T) {
 	undo := intent("pay", 1, `{"request":{"method":"DELETE","url":"http://x/1"}}`)

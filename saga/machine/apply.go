@@ -38,6 +38,9 @@ func (m *Machine) apply(r journal.Record) error {
 			return err
 		}
 		m.created = r.At
+		if m.session != nil {
+			m.session.since = r.At
+		}
 		return m.pin(d)
 	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
 		return m.applyStep(r)
@@ -49,6 +52,12 @@ func (m *Machine) apply(r journal.Record) error {
 		return m.applyCompensating(r)
 	case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
 		return m.applyCommand(r)
+	case journal.Attached:
+		return m.applyAttached(r)
+	case journal.Called:
+		return m.applyCalled(r)
+	case journal.Committed:
+		return m.applyCommitted(r)
 	case journal.Finished:
 		return m.applyFinished(r)
 	}
@@ -84,7 +93,7 @@ func (m *Machine) trackOf(path string, way journal.Way) (*node, *track, error) {
 	case query:
 		return n, &n.statusCheck, nil
 	case way == journal.Undo:
-		if !m.undoing || m.undone >= len(m.plan) || m.plan[m.undone] != n {
+		if !m.undoes(n) {
 			return nil, nil, fmt.Errorf("%w: %s is not what is undone next", ErrImpossible, path)
 		}
 		return n, &n.compensation, nil
@@ -98,7 +107,7 @@ func (m *Machine) applyStep(r journal.Record) error {
 	switch {
 	case r.Kind == journal.Decided && r.Path == "":
 		return m.applyAwaitParent(r)
-	case r.Kind == journal.Decided && strings.HasSuffix(r.Path, "]"):
+	case r.Kind == journal.Decided && strings.HasSuffix(r.Path, "]") && m.session == nil:
 		return m.applyIteration(r)
 	}
 	n, s, err := m.trackOf(r.Path, r.Way)
@@ -135,6 +144,9 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	switch {
 	case d.Awaited != nil:
 		n.awaited = d.Awaited
+		if d.Request != nil { // of a session's call: it is sent once it is approved
+			s.request, s.hash, s.key = d.Request, d.RequestHash, r.Key
+		}
 		return m.move(s, evAwait, r)
 	case d.WakeAt != nil:
 		return m.move(s, evSleep, r)
@@ -290,8 +302,12 @@ func (m *Machine) advance(n *node, s *track) {
 		return
 	}
 	if s == &n.compensation {
-		m.undone++
 		s.request = nil
+		if m.undoing {
+			m.undone++
+		} else {
+			m.session.undone(n)
+		}
 		return
 	}
 	g := n.in
@@ -334,7 +350,11 @@ func (m *Machine) failure(n *node) *saga.Reason {
 
 func (m *Machine) applyWoke(r journal.Record) error {
 	if r.Path == "" {
-		if m.reason == nil {
+		var d saga.WokeData
+		if err := take(m, r, &d); err != nil {
+			return err
+		}
+		if m.reason == nil && !m.session.applyTimer(m, d.Timer, r.At) {
 			m.reason = &saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
 		}
 		return nil
@@ -355,6 +375,9 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 		return fmt.Errorf("%w: undoing has begun before", ErrImpossible)
 	}
 	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
+	if m.session != nil {
+		m.session.undos = nil // the plan has those that have not ended
+	}
 	for _, path := range d.Plan {
 		n := m.steps[path]
 		if n == nil || n.step.Compensate == nil {

@@ -118,6 +118,9 @@ func (m *Machine) validateDecision(c saga.Command, shown string, approve bool) *
 
 // decisionData validates the data of an approval by its form, and fills in the form's defaults.
 func (m *Machine) decisionData(path string, o saga.Approve) (json.RawMessage, *Refusal) {
+	if m.steps[path].in.call != nil && o.Data == nil { // a session's call, whose approval has no form
+		return nil, nil
+	}
 	body, ok := m.steps[path].step.Body.(saga.Approver)
 	if !ok {
 		return nil, refusal("not_waiting", "step "+path+" cannot be approved", "")
@@ -151,6 +154,10 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	n := m.steps[r.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
 		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
+	}
+	if n.in.call != nil && d.Kind == "approve" {
+		n.approval = false
+		return m.move(&n.forward, evApprove, r)
 	}
 	ev := evDone
 	given := saga.Approval{Decision: "approved", By: d.Actor, At: saga.Time{Time: r.At}, Data: d.Output}
@@ -229,10 +236,10 @@ func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID
 // Unwanted lists the tasks whose results are no longer of use, because the saga, or a block around
 // the step, only waits for attempts in flight to end.
 func (m *Machine) Unwanted() []uuid.UUID {
+	list := m.unwantedLeases()
 	if m.undoing || m.finished != nil {
-		return nil
+		return list
 	}
-	var list []uuid.UUID
 	m.forward.walk(func(n *node) bool {
 		if _, ok := n.step.Body.(saga.Queued); ok && n.forward.state == inFlight && m.ending(n) && !m.settles(n) {
 			list = append(list, TaskID(m.id, n.path, journal.Do, n.forward.attempts))

@@ -33,12 +33,23 @@ type group struct {
 	prefix string  // the prefix of its steps' paths: "pages[3]."
 	index  int     // among its owner's groups
 	nodes  []*node // for an iteration: the steps that have records, so that release can free them
+
+	session *session // the group of a session, whose calls are groups of their own; nil for others
+	call    *session // for the group of one call: its session
 }
 
-func (g *group) over() bool { return g.next >= len(g.steps) || g.broken != nil }
+func (g *group) over() bool {
+	if g.session != nil {
+		return g.session.committed
+	}
+	return g.next >= len(g.steps) || g.broken != nil
+}
 
 // walk visits the innermost steps of the group that may continue, or that wait, in order.
 func (g *group) walk(visit func(*node) bool) bool {
+	if g.session != nil {
+		return g.session.walk(visit)
+	}
 	switch {
 	case g.cur == nil:
 		return true
@@ -75,7 +86,8 @@ type node struct {
 	child        uuid.UUID
 	neverStarted bool // its compensation found that this saga does not exist
 	// awaited says what the step waits for.
-	awaited *saga.Awaited
+	awaited  *saga.Awaited
+	approval bool // of a session's call: a person has to approve it first
 }
 
 // block is the state of a block that was entered.
@@ -120,12 +132,12 @@ func (m *Machine) ending(n *node) bool {
 // enter makes the group's next step the current one.
 func (m *Machine) enter(g *group) {
 	g.cur = nil
-	if g.over() {
+	if g.over() || g.session != nil {
 		return
 	}
 	step := g.steps[g.next]
 	g.cur = &node{step: step, path: g.prefix + step.ID, in: g}
-	if g.owner != nil {
+	if g.owner != nil || g.call != nil {
 		if m.due == nil {
 			m.due = make(map[string]*node)
 		}
@@ -169,6 +181,10 @@ func (m *Machine) fill(n *node) {
 
 // groupOver applies the end of a group.
 func (m *Machine) groupOver(g *group) {
+	if g.call != nil {
+		g.call.drop(g)
+		return
+	}
 	if g.owner == nil {
 		if g.broken != nil && m.reason == nil {
 			m.reason = m.failure(g.broken)
@@ -199,7 +215,12 @@ func (b *block) drop(g *group) {
 }
 
 // decideGroup decides the group's current step.
-func (m *Machine) decideGroup(g *group) []Decision { return m.decideStep(g.cur) }
+func (m *Machine) decideGroup(g *group) []Decision {
+	if g.session != nil {
+		return m.decideSession(g.session)
+	}
+	return m.decideStep(g.cur)
+}
 
 // decides reports whether the last of the decisions is to be carried out at once. What follows it
 // is decided after that.

@@ -12,8 +12,6 @@ import (
 	"recourse/saga/machine"
 )
 
-// What is found and not mended: go test -tags review -run Test ./saga
-
 // A task that is sent again to settle a doubt, before undoing, is not unwanted.
 func TestSettlingTaskIsWanted(t *testing.T) {
 	h := byHand(t, `
@@ -41,7 +39,7 @@ steps:
 	}
 }
 
-// A doubt that a person is to decide is not forgotten because a branch beside it has failed.
+// A doubt that a person is to decide is not forgotten because another branch has failed.
 func TestAskedDoubtForgotten(t *testing.T) {
 	h := byHand(t, `
 saga: x

@@ -14,7 +14,9 @@ import (
 )
 
 // Validate turns a command into the draft of the record that carries it out, or returns a *Refusal.
-// message is the id of the command's message. Validate does not change the machine.
+// The draft of a command that changes nothing has no Kind: of a session's call that was made
+// before, and of a process that attaches twice. message is the id of the command's message.
+// Validate does not change the machine.
 func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 	if m.finished != nil {
 		return Draft{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
@@ -27,7 +29,10 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 	var err *Refusal
 	switch o := c.Do.(type) {
 	case saga.Cancel:
-		kind, err = journal.Cancelled, m.validateCancel(o)
+		kind = journal.Cancelled
+		if err = m.validateLife(o.Life); err == nil {
+			err = m.validateCancel(o)
+		}
 	case saga.Pause:
 		kind = journal.Paused
 		if m.paused {
@@ -35,11 +40,27 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 		}
 	case saga.Resume:
 		kind = journal.Resumed
-		if !m.paused {
+		if !m.paused && (m.session == nil || !m.session.lost) {
 			err = refusal("not_paused", "the saga is not paused", "")
 		}
 	case saga.Compensate:
 		err = m.validateTurn()
+	case saga.Attach:
+		d, no := m.Attach(message, o)
+		return d, asError(no)
+	case saga.CallAction:
+		_, d, no := m.Call(message, o)
+		if d == nil {
+			d = new(Draft)
+		}
+		return *d, asError(no)
+	case saga.CommitSession:
+		d, no := m.Commit(message, o)
+		return d, asError(no)
+	case saga.UndoCall:
+		if err = m.validateLife(o.Life); err == nil {
+			err = m.validateUndoCall(c.Path)
+		}
 	case saga.Retry:
 		c.Path, err = m.validateRetry(c.Path, o)
 	case saga.Resolve:
@@ -70,6 +91,14 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 	return m.commandDraft(kind, message, c, nil), nil
 }
 
+// asError returns nil for no refusal.
+func asError(r *Refusal) error {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
 // Reject returns the draft of the record of a command that is refused.
 func (m *Machine) Reject(message uuid.UUID, c saga.Command, why *Refusal) Draft {
 	return m.commandDraft(journal.Operator, message, c, &why.Failure)
@@ -84,6 +113,8 @@ func (m *Machine) commandDraft(kind journal.Kind, message uuid.UUID, c saga.Comm
 		}
 		if n := m.steps[c.Path]; n != nil && n.in.final {
 			d.Way = journal.Do
+		} else if n != nil && m.undoes(n) {
+			d.Way = journal.Undo
 		}
 	}
 	return d
@@ -164,7 +195,7 @@ func (m *Machine) findInInbox(path string) (*node, *track) {
 		return nil, nil
 	}
 	s := m.inboxTrack(n)
-	if m.undoing && m.undone < len(m.plan) && m.plan[m.undone] == n {
+	if m.undoes(n) {
 		s = &n.compensation
 	}
 	if !s.state.inbox() {
@@ -262,6 +293,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		return nil
 	case journal.Resumed:
 		m.paused = false
+		m.session.resume(m, r.At)
 		return nil
 	case journal.Cancelled:
 		m.stop = d.Mode == "stop"
@@ -273,6 +305,8 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		m.forced = true
 		m.reason = m.operatorReason("operator", "an operator undid the saga", d)
 		return nil
+	case "undo":
+		return m.applyUndoCall(r.Path)
 	case "patch":
 		labels := maps.Clone(m.labels)
 		if labels == nil {

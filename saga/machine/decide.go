@@ -182,6 +182,9 @@ func (m *Machine) decideReady(n *node) []Decision {
 	case saga.Announce:
 		return m.announce(n, body, env)
 	case saga.Call:
+		if n.approval {
+			return m.decideApproval(n)
+		}
 		return m.decideCall(n, &n.forward, journal.Do)
 	}
 	return m.refuse(n, &saga.Failure{Code: "unknown_kind", Title: "this program cannot run a step of kind " + n.step.Kind})
@@ -189,6 +192,9 @@ func (m *Machine) decideReady(n *node) []Decision {
 
 // lastOutput returns the output of a group's last step, null for an empty group.
 func (m *Machine) lastOutput(g *group) json.RawMessage {
+	if g.session != nil && g.session.output != nil {
+		return g.session.output
+	}
 	if len(g.steps) > 0 {
 		if n := m.steps[g.prefix+g.steps[len(g.steps)-1].ID]; n != nil && n.output != nil {
 			return n.output
@@ -477,7 +483,7 @@ func (m *Machine) decideFailing() []Decision {
 		}
 		return m.decideStep(n)
 	}
-	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending {
+	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending || m.session.undoInFlight() {
 		return ds // wait for the answers first
 	}
 	d := saga.CompensatingData{Reason: *m.reason, Plan: []string{}}
@@ -538,7 +544,11 @@ func (m *Machine) effects() []compensation.Effect {
 			continue
 		}
 		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}
-		if c := n.step.Compensate; c != nil && kept == "" {
+		if n.compensation.state == skipped {
+			e.Kept = "its undoing was skipped"
+		}
+		e.UndoInDoubt = e.Kept != "" && n.compensation.doubt
+		if c := n.step.Compensate; c != nil && e.Kept == "" {
 			e.Declared = c.Applies(class)
 			e.Limited = !e.Declared
 			switch c.Order {
@@ -573,7 +583,11 @@ func (m *Machine) decideUndo() []Decision {
 	if m.undone == len(m.plan) {
 		return m.decideEnd(m.endStatus())
 	}
-	n := m.plan[m.undone]
+	return m.decideCompensation(m.plan[m.undone])
+}
+
+// decideCompensation decides the compensation of a step that is being undone.
+func (m *Machine) decideCompensation(n *node) []Decision {
 	switch n.compensation.state {
 	case ready:
 		if c := n.step.Compensate; c.When != nil && n.compensation.attempts == 0 {

@@ -52,9 +52,9 @@ func (m *Machine) envOf(g *group) *env {
 // the record before.
 func (e *env) Now() string { return e.m.at.UTC().Format(journal.TimeFormat) }
 
-// Draw implements expr.Journaled. A repeated decision gets the same random bytes; another step,
+// Random implements expr.Journaled. A repeated decision gets the same random bytes; another step,
 // iteration or saga gets others.
-func (e *env) Draw(n int) [16]byte {
+func (e *env) Random(n int) [16]byte {
 	h := sha256.New()
 	h.Write([]byte("recourse draw\x00"))
 	h.Write(e.m.id[:])

@@ -33,7 +33,7 @@ func parsed(tb testing.TB, source string) *saga.Definition {
 }
 
 // lived is the journal of a saga that got these answers, one after another, and then 200s;
-// mailed after so many records it gets the order.
+// after mailed records it gets the command order.
 func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, mailed int, answers ...string) []byte {
 	tb.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

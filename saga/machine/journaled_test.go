@@ -17,8 +17,8 @@ import (
 	"recourse/saga/machine"
 )
 
-const drawn = `
-saga: drawn
+const randoms = `
+saga: randoms
 steps:
   - id: a
     set: {ids: ["${uuid()}", "x${uuid()}"], at: "${now()}", die: "${random(6)}"}
@@ -36,10 +36,10 @@ finally:
   - {id: e, set: {ids: ["${uuid()}"], at: "${now()}"}}
 `
 
-// Deciding twice, and deciding after a replay, give the same draws and times; no two draws of any
+// Deciding twice, and deciding after a replay, give the same random values and times; no two of any
 // steps, iterations or sagas are the same; and a time is that of the record before.
-func TestDrawsAreTheSagasOwn(t *testing.T) {
-	def, errs := dsl.Parse("drawn", []byte(drawn), dsl.Options{Kinds: kinds.All()})
+func TestRandomValuesAreTheSagasOwn(t *testing.T) {
+	def, errs := dsl.Parse("randoms", []byte(randoms), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
 		t.Fatal(errs)
 	}
@@ -49,13 +49,13 @@ func TestDrawsAreTheSagasOwn(t *testing.T) {
 		for _, first := range rapid.SliceOfNDistinct(rapid.Byte(), 2, 2, rapid.ID[byte]).Draw(t, "sagas") {
 			id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 			id[0] = first
-			drawsOf(t, def, id, now, seen)
+			randomsOf(t, def, id, now, seen)
 		}
 	})
 }
 
-// drawsOf runs a saga and adds what it draws to what was seen before.
-func drawsOf(t *rapid.T, def *saga.Definition, id uuid.UUID, now time.Time, seen map[string]string) {
+// randomsOf runs a saga and adds its random values to those seen before.
+func randomsOf(t *rapid.T, def *saga.Definition, id uuid.UUID, now time.Time, seen map[string]string) {
 	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
 	if wrong != nil {
 		t.Fatal(wrong)
@@ -115,15 +115,15 @@ func look(t *rapid.T, id uuid.UUID, before time.Time, r journal.Record, seen map
 		}
 		where := fmt.Sprint(id, " ", r.Path, " ", i)
 		if other, twice := seen[u]; twice {
-			t.Fatalf("%s and %s drew the same", other, where)
+			t.Fatalf("%s and %s had the same random values", other, where)
 		}
 		seen[u] = where
 	}
 }
 
-// Draws are part of what journals mean: a release that drew otherwise would give a step that is
-// decided again other values than before.
-func TestDrawsStay(t *testing.T) {
+// Random values are part of what journals mean: a release that computed others would give a step
+// that is decided again other values than before.
+func TestRandomValuesStay(t *testing.T) {
 	def, errs := dsl.Parse("draws.yaml", []byte("saga: x\nsteps: [{id: a, set: \"${[uuid(), random(1000), now()]}\"}]\n"), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
 		t.Fatal(errs)

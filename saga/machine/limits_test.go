@@ -55,8 +55,8 @@ func TestLastToken(t *testing.T) {
 	}
 }
 
-// While a saga is cancelled, the child that a step waits for is told so, and in which mode; one
-// that has told its end is not.
+// While a saga is cancelled, the child that a step waits for gets a message that says so, and in
+// which mode; one that has reported its end does not.
 func TestOrphansAreCancelled(t *testing.T) {
 	for _, mode := range []string{"", "stop"} {
 		p := begun(t, "saga: x\nsteps:\n  - {id: kid, run: child}\n")
@@ -66,7 +66,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 		}
 		p.write(d.Intent)
 		if list := p.m.Orphaned(); len(list) > 0 {
-			t.Errorf("the child of a saga that goes on is told %v", list)
+			t.Errorf("the child of a saga that continues gets %v", list)
 		}
 		order := saga.Command{Do: saga.Cancel{Mode: mode}, Reason: "enough"}
 		r, err := p.m.Validate(uuid.Must(uuid.NewV7()), order)
@@ -84,7 +84,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 		}
 		kid := d.Send.Request.Child.Saga
 		if list[0].Saga.String() != kid || c.Do != (saga.Cancel{Mode: mode}) {
-			t.Errorf("mode %q: %s is told %+v; the child is %s", mode, list[0].Saga, c, kid)
+			t.Errorf("mode %q: %s gets %+v; the child is %s", mode, list[0].Saga, c, kid)
 		}
 		reported := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}
 		r, err = p.m.RecordOutcome("kid", journal.Do, 1, reported.Answer(), p.now, 0)
@@ -93,7 +93,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 		}
 		p.write(r)
 		if list := p.m.Orphaned(); len(list) > 0 {
-			t.Errorf("a child that has ended is told %v", list)
+			t.Errorf("a child that has ended gets %v", list)
 		}
 	}
 }

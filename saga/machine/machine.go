@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -57,6 +58,7 @@ type Machine struct {
 	// inFlight is the part of the account's reservations that belongs to attempts in flight.
 	inFlight retry.Money
 
+	session     *session // nil: not a session
 	forward     *group
 	finally     *group
 	steps       map[string]*node // by path; only steps that have a record
@@ -93,6 +95,10 @@ func New(def *saga.Definition, id uuid.UUID) *Machine {
 		applied: make(map[string]bool),
 		forward: &group{steps: def.Steps},
 		finally: &group{steps: def.Finally, final: true},
+	}
+	if def.Session != nil {
+		m.session = newSession(def.Session)
+		m.forward.session = m.session
 	}
 	m.enter(m.forward)
 	m.enter(m.finally)
@@ -197,6 +203,9 @@ func (m *Machine) status(waits func(*node) bool) saga.Status {
 		}
 		return status != saga.Stuck
 	})
+	if m.session != nil && m.open() == nil {
+		return m.session.status(status)
+	}
 	if status == saga.Succeeded {
 		return saga.Running
 	}
@@ -272,10 +281,21 @@ func (m *Machine) currentPath() (path string) {
 // inboxTrack returns the track of n that needs a person, if one does: its status check or its
 // forward track.
 func (m *Machine) inboxTrack(n *node) *track {
-	if n.forward.state == checking && n.statusCheck.state.inbox() {
+	switch {
+	case m.session != nil && !m.undoing && slices.Contains(m.session.undos, n):
+		return &n.compensation
+	case n.forward.state == checking && n.statusCheck.state.inbox():
 		return &n.statusCheck
 	}
 	return &n.forward
+}
+
+// undoes reports whether the step is being undone now.
+func (m *Machine) undoes(n *node) bool {
+	if m.undoing {
+		return m.undone < len(m.plan) && m.plan[m.undone] == n
+	}
+	return m.session != nil && slices.Contains(m.session.undos, n)
 }
 
 // locate returns the step with this path: a step that has records, or the next step of a running
@@ -304,9 +324,6 @@ func (m *Machine) touch(n *node, seq int64) {
 	m.touched = append(m.touched, n)
 	if n.step.Pivot {
 		m.pivot = n
-	}
-	if n.in.owner == nil {
-		return
 	}
 	delete(m.due, n.path)
 	for g := n.in; g.owner != nil; g = g.owner.in {

@@ -232,7 +232,7 @@ steps:
   - {id: name, set: {id: "${uuid()}", by: "${steps.ok.output.by}", yes: "${steps.ok.output.decision == \"approved\"}"}}
   - {id: kid, run: other, input: {id: "${steps.name.output.id}"}}
 `, `null`, []string{"ok approval", `name set = {"id":"‹uuid()›","by":"‹ok.by›","yes":true}`}},
-		{"what fails for another reason is told at its step", `saga: p
+		{"what fails for another reason is reported at its step", `saga: p
 steps:
   - {id: a, set: [1]}
   - {id: b, set: "${steps.a.output[1]}"}
@@ -266,7 +266,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(src, []byte("use: ")) {
-			continue // needs the actions beside it, which TestPlanOfUse covers
+			continue // needs actions, which TestPlanOfUse covers
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			p := makePlan(t, string(src), ``, nil)

@@ -223,7 +223,7 @@ func (h *history) describe() (out string) {
 	return out
 }
 
-// step does one thing: an order now and then, else what the machine wants.
+// step does one thing: a command now and then, else what the machine decides.
 func (h *history) step() bool {
 	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(h.t, "ms")) * time.Millisecond)
 	if h.kindly && len(h.open) == 0 {

@@ -3,7 +3,6 @@ package machine_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/test/golden"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -22,8 +22,6 @@ import (
 	"recourse/saga/kinds/llm"
 	"recourse/saga/machine"
 )
-
-var update = flag.Bool("update", false, "rewrite the journals of the scenarios")
 
 // TestScenarios plays the files of testdata/scenarios. A file has a definition,
 // an input, a script of what the world and people do, and the journal that this
@@ -44,7 +42,7 @@ func TestScenarios(t *testing.T) {
 			parts := readParts(t, file)
 			p := play(t, parts)
 			got := p.out.String()
-			if *update {
+			if golden.Updating() {
 				parts["journal"] = got
 				writeParts(t, file, parts)
 				return
@@ -107,11 +105,21 @@ type player struct {
 	script  []string
 	out     bytes.Buffer
 	message int
+	life    int            // of a session
+	asked   map[string]int // how often this life has asked for each identity
 }
 
 func play(t *testing.T, parts map[string]string) *player {
 	t.Helper()
-	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Actions: actionsOf(parts["actions"])})
+	options := dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Actions: actionsOf(parts["actions"])}
+	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), options)
+	if policy, ok := strings.CutPrefix(parts["definition"], "session: "); ok {
+		var d saga.SessionData
+		if err := json.Unmarshal([]byte(policy), &d); err != nil {
+			t.Fatal(err)
+		}
+		def, errs = dsl.Session(&d, options)
+	}
 	if errs != nil {
 		t.Fatalf("definition:\n%v", errs)
 	}
@@ -229,6 +237,15 @@ func (p *player) step() bool {
 		p.script = p.script[1:]
 		return true
 	}
+	if len(p.script) > 0 && p.script[0] == "wait" && wake != nil {
+		p.now, p.script = wake.At, p.script[1:]
+		p.write(wake.Woke)
+		return true
+	}
+	if len(p.script) > 0 && p.agent(p.script[0]) {
+		p.script = p.script[1:]
+		return true
+	}
 	if wake != nil {
 		p.now = wake.At
 		p.write(wake.Woke)
@@ -236,6 +253,73 @@ func (p *player) step() bool {
 	}
 	return false
 }
+
+// agent does what a line says that the agent of a session does, and reports whether it says so.
+func (p *player) agent(line string) bool {
+	p.t.Helper()
+	word, rest, _ := strings.Cut(line, " ")
+	var do saga.Operation
+	var path string
+	switch word {
+	case "attach": // HOLDER SECRET [PREVIOUS]
+		f := append(strings.Fields(rest), "", "")
+		do = saga.Attach{Holder: f[0], Token: f[1], Previous: f[2]}
+	case "lease", "detach": // of the session's last life
+		how := map[string]string{"lease": string(journal.TaskExpired), "detach": saga.TaskCompleted}[word]
+		p.now = p.now.Add(time.Second)
+		if d, ok := p.m.EndLife(p.m.LeaseTask().Attempt, how, p.now); ok {
+			p.write(d)
+		}
+		return true
+	case "commit":
+		do = saga.CommitSession{Life: p.life, Output: json.RawMessage(rest)}
+	case "undo":
+		do, path = saga.UndoCall{}, rest
+	case "call", "late": // late: by the process of the life before
+		action, input, _ := strings.Cut(rest, " ")
+		c := saga.CallAction{Life: p.life, Action: action, Input: json.RawMessage(input)}
+		if action, id, ok := strings.Cut(action, "#"); ok {
+			c.Action, c.ID = action, id
+		}
+		if word == "late" {
+			c.Life--
+		}
+		identity, why := p.m.Identity(&c)
+		if why != nil {
+			p.refused(why)
+			return true
+		}
+		c.Before = p.asked[identity]
+		if path, d, why := p.m.Call(uuid.Nil, c); why == nil {
+			p.asked[identity]++
+			if d == nil {
+				fmt.Fprintf(&p.out, "   answered by %s\n", path)
+				return true
+			}
+		}
+		do = c
+	default:
+		return false
+	}
+	p.now = p.now.Add(time.Second)
+	p.message++
+	d, err := p.m.Validate(uuid.NewV5(p.m.ID(), strconv.Itoa(p.message)), saga.Command{Do: do, Path: path})
+	if err != nil {
+		p.refused(err)
+		return true
+	}
+	if d.Kind == "" {
+		fmt.Fprintf(&p.out, "   nothing changes\n")
+		return true
+	}
+	p.write(d)
+	if data, ok := d.Data.(saga.AttachedData); ok {
+		p.life, p.asked = data.Life, make(map[string]int)
+	}
+	return true
+}
+
+func (p *player) refused(err error) { fmt.Fprintf(&p.out, "   refused  %v\n", err) }
 
 func (p *player) order(text string) {
 	p.t.Helper()
@@ -277,7 +361,7 @@ func (p *player) answer(s machine.Send) {
 			break
 		}
 	}
-	// An order between the request and its answer.
+	// A command between the request and its answer.
 	for {
 		rest, ok := strings.CutPrefix(text, "order ")
 		if !ok {

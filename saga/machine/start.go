@@ -46,6 +46,10 @@ func Begin(def *saga.Definition, o StartOptions) (saga.StartedData, string, []sa
 // begun returns the data of a start whose input is valid.
 func begun(def *saga.Definition, o StartOptions, input json.RawMessage) (saga.StartedData, []saga.Finding) {
 	d := saga.StartedData{Input: input, Definition: def.Name, Version: saga.Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
+	d.Action = def.Action
+	if def.Session != nil {
+		d.Session = def.Session.Data
+	}
 	if !o.RetryOf.IsNil() {
 		d.RetryOf = o.RetryOf.String()
 	}
@@ -78,6 +82,11 @@ func applyInput(def *saga.Definition, input json.RawMessage) (json.RawMessage, [
 	if def.Input == nil {
 		return input, nil
 	}
+	return applyTo(def.Input, input)
+}
+
+// applyTo returns the input with the defaults of its schema.
+func applyTo(schema saga.Schema, input json.RawMessage) (json.RawMessage, []saga.Finding) {
 	v, err := expr.Decode(input)
 	if err != nil {
 		return nil, []saga.Finding{{Pointer: "/input", Code: "invalid_json", Detail: err.Error()}}
@@ -85,7 +94,7 @@ func applyInput(def *saga.Definition, input json.RawMessage) (json.RawMessage, [
 	if v == nil {
 		v = map[string]any{}
 	}
-	v, findings := def.Input.Apply(v)
+	v, findings := schema.Apply(v)
 	for i := range findings {
 		findings[i].Pointer = "/input" + findings[i].Pointer
 	}

@@ -53,6 +53,7 @@ const (
 	evWoke             event = "woke"
 	evEnter            event = "enter"
 	evAwait            event = "await"
+	evApprove          event = "approve" // a person: a session's call may be sent
 	evSkip             event = "skip"
 	evDone             event = "done"
 	evRetry            event = "retry"
@@ -86,7 +87,7 @@ var transitions = map[state]map[event]state{
 	sleeping:            {evWoke: woken},
 	woken:               {evDone: done},
 	entered:             {evDone: done, evFail: failed, evBlock: blocked},
-	awaiting:            {evDone: done, evFail: failed, evBlock: blocked, evWoke: expired},
+	awaiting:            {evApprove: ready, evDone: done, evFail: failed, evBlock: blocked, evWoke: expired},
 	expired:             {evDone: done, evFail: failed, evBlock: blocked},
 	checking:            {evDone: done, evRetry: backoff, evAwaitResolution: awaitingResolution, evFail: failed, evInDoubt: doubted, evBlock: blocked},
 	awaitingResolution:  {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},

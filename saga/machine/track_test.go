@@ -34,7 +34,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// A side that has ended stays ended, with one exception: a doubt may have to be settled before it
+// A track that has ended stays ended, with one exception: a doubt may have to be settled before it
 // is undone.
 func TestEndedStaysEnded(t *testing.T) {
 	for _, from := range allStates {

@@ -270,6 +270,11 @@ func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 func StepsOf(m *Machine, log *history.Steps) []StepView {
 	l := &lister{m: m, log: log, list: make([]StepView, 0, len(m.steps))}
 	l.steps(m.def.Steps, "", false)
+	if m.session != nil {
+		for _, n := range m.session.calls {
+			l.step(n.step, n.path, false)
+		}
+	}
 	l.steps(m.def.Finally, "", false)
 	return l.list
 }

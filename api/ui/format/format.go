@@ -52,8 +52,11 @@ func Short(id string) string {
 }
 
 // StepName returns a step's path without the blocks around it, except its iteration: "[3] fetch"
-// for pages[3].fetch.
+// for pages[3].fetch. The path of a session's call, such as refund[0], stays.
 func StepName(path string) string {
+	if strings.HasSuffix(path, "]") {
+		return path
+	}
 	i := strings.LastIndexByte(path, '[')
 	if i < 0 {
 		return path

@@ -110,7 +110,7 @@ function step(by) {
   rows[Math.min(Math.max(at + by, 0), rows.length - 1)].focus();
 }
 
-// A story is read from its end, and grows there; beside it the definition shows where the saga is.
+// A story is read from its end, and grows there; next to it the definition shows where the saga is.
 let atEnd = true;
 document.addEventListener("scroll", (e) => {
   if (e.target.className === "story") atEnd = e.target.scrollTop + e.target.clientHeight >= e.target.scrollHeight - 8;

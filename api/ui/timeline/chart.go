@@ -4,6 +4,7 @@ package timeline
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"recourse/api/ui/format"
@@ -180,6 +181,9 @@ func (l *lane) close(at time.Time) {
 	}
 }
 
+// lifeEnds describes the timers of a session.
+var lifeEnds = map[string]string{saga.TimerLease: "lease lost", saga.TimerDetach: "detached", saga.TimerLost: "no process"}
+
 // moment adds an event that concerns the whole saga.
 func (c *chart) moment(e *history.Event) {
 	if e.TakeOver {
@@ -187,10 +191,20 @@ func (c *chart) moment(e *history.Event) {
 	}
 	switch e.Kind {
 	case journal.Compensating:
-		c.moments = append(c.moments, moment{e.At, "turns back", true})
+		c.moments = append(c.moments, moment{e.At, "undo", true})
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
 		if d, ok := history.DataOf[saga.CommandData](e.Record); ok && d.Rejected == nil {
 			c.moments = append(c.moments, moment{e.At, format.Say(d.Kind), false})
+		}
+	case journal.Attached:
+		d, _ := history.DataOf[saga.AttachedData](e.Record)
+		c.moments = append(c.moments, moment{e.At, "life " + strconv.Itoa(d.Life), false})
+	case journal.Committed:
+		c.moments = append(c.moments, moment{e.At, "commit", false})
+	case journal.Woke:
+		d, _ := history.DataOf[saga.WokeData](e.Record)
+		if text := lifeEnds[d.Timer]; text != "" {
+			c.moments = append(c.moments, moment{e.At, text, d.Timer == saga.TimerLost})
 		}
 	case journal.Signalled:
 		c.moments = append(c.moments, moment{e.At, "signal", false})

@@ -4,27 +4,21 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"flag"
 	"fmt"
 	"html/template"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"recourse/api/ui/format"
 	"recourse/internal/story/storytest"
+	"recourse/internal/test/golden"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const drawn = `
 saga: drawn
@@ -110,7 +104,7 @@ func TestTimelines(t *testing.T) {
 			c := chartOf(p.Records, NestingOf(p.Def, steps), last.Add(time.Hour), p.Machine.Status().Terminal())
 			svg := c.draw(link)
 			wellFormed(t, svg)
-			golden(t, tt.name+".svg", strings.ReplaceAll(string(svg), "><", ">\n<"))
+			golden.Check(t, tt.name+".svg", strings.ReplaceAll(string(svg), "><", ">\n<"))
 		})
 	}
 }
@@ -130,23 +124,6 @@ func wellFormed(t *testing.T, svg template.HTML) {
 		if e, ok := token.(xml.StartElement); ok && (e.Name.Local == "script" || e.Name.Local == "b") {
 			t.Fatalf("<%s> in\n%s", e.Name.Local, svg)
 		}
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
 	}
 }
 
@@ -277,11 +254,11 @@ func TestTimelineWords(t *testing.T) {
 	at := storytest.Begin
 	c := &chart{begin: at, end: at.Add(time.Second), do: []*lane{{path: "a"}}}
 	for _, ms := range []int{0, 5, 10, 400, 402, 998, 1000} {
-		c.moments = append(c.moments, moment{at.Add(time.Duration(ms) * time.Millisecond), "turns back", true})
+		c.moments = append(c.moments, moment{at.Add(time.Duration(ms) * time.Millisecond), "taken over", true})
 	}
 	line := &picture{chart: c, axis: axisOf(c)}
 	words := line.words()
-	const wide = 7 * len("turns back")
+	const wide = 7 * len("taken over")
 	from := func(w word) int {
 		if w.left {
 			return w.x - wide
@@ -298,4 +275,38 @@ func TestTimelineWords(t *testing.T) {
 	if len(words) < 5 {
 		t.Errorf("%d words of %d moments are left", len(words), len(c.moments))
 	}
+}
+
+// The timeline of a session shows the lives of its agent, and each call in a lane of its own.
+func TestTimelineOfASession(t *testing.T) {
+	call := func(life int, city string) saga.Command {
+		return saga.Command{Do: saga.CallAction{Life: life, Action: "book", Input: json.RawMessage(`{"to":"` + city + `"}`)}}
+	}
+	p := storytest.PlayDefinition(t, storytest.ParseSession(t, "action: book\nagents: auto\nhttp: POST https://air.example/bookings\n"), storytest.Script{
+		Answer: scripted(nil),
+		Commands: map[int64]saga.Command{
+			1:  {Do: saga.Attach{Token: "aa"}},
+			2:  call(1, "OSL"),
+			5:  {Do: saga.EndTask{Attempt: 1, Result: saga.TaskResult{Outcome: string(journal.TaskExpired)}}},
+			6:  {Do: saga.Attach{Token: "bb"}},
+			7:  call(2, "BGO"),
+			10: {Do: saga.CommitSession{Life: 2}},
+		},
+	})
+	steps, err := machine.Steps(p.Machine, p.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := chartOf(p.Records, NestingOf(p.Def, steps), p.Records[len(p.Records)-1].At, true)
+	var got []string
+	for _, m := range c.moments {
+		got = append(got, m.word)
+	}
+	for _, l := range c.do {
+		got = append(got, fmt.Sprint(l.path, " ", len(l.bars)))
+	}
+	if want := "life 1, lease lost, life 2, commit, book[0] 1, book[1] 1"; strings.Join(got, ", ") != want {
+		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+	}
+	wellFormed(t, c.draw(link))
 }

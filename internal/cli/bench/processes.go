@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -56,10 +55,7 @@ func serveUntilStdinEnds(a *cli.App, h http.Handler) error {
 		return err
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		_, _ = io.Copy(io.Discard, a.Stdin)
-		s.Close()
-	}()
+	a.WhenStdinEnds(func() { s.Close() })
 	a.Printf("listening on http://%s\n", l.Addr())
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -29,7 +29,7 @@ _recourse() {
 complete -o default -F _recourse recourse
 `,
 	"zsh": `#compdef recourse
-# recourse completion zsh: source this in ~/.zshrc, behind compinit
+# recourse completion zsh: source this in ~/.zshrc, after compinit
 _recourse() {
 	local -a answers
 	answers=("${(@f)$(COMP_LINE="${BUFFER[1,CURSOR]}" COMP_POINT="$CURSOR" "${words[1]}" 2>/dev/null)}")

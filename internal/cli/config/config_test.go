@@ -82,7 +82,7 @@ func TestLLMFlags(t *testing.T) {
 		{"nothing", LLMFlags{}, nil, nil},
 		{"a key", LLMFlags{LLMAPIKey: "k"}, nil, []llm.Provider{open}},
 		{"both", LLMFlags{LLMBaseURL: "http://x.test/v1", LLMAPIKey: "k"}, nil, []llm.Provider{other}},
-		{"beside the file's", LLMFlags{LLMAPIKey: "k"}, []llm.Provider{own}, []llm.Provider{own, open}},
+		{"besides the file's", LLMFlags{LLMAPIKey: "k"}, []llm.Provider{own}, []llm.Provider{own, open}},
 		{"for the file's default", LLMFlags{LLMBaseURL: "http://x.test/v1", LLMAPIKey: "k"}, []llm.Provider{rest, own}, []llm.Provider{other, own}},
 		{"a key is for its own base URL", LLMFlags{LLMAPIKey: "k"}, []llm.Provider{rest}, []llm.Provider{rest}},
 		{"which the file may name", LLMFlags{LLMAPIKey: "k"}, []llm.Provider{{Name: "o", BaseURL: llm.OpenAI}}, []llm.Provider{{Name: "o", BaseURL: llm.OpenAI, APIKey: "k"}}},

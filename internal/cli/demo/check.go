@@ -38,7 +38,7 @@ func (d *player) check() error {
 	d.balance(ledger)
 	checker := invariant.New(invariant.Config{Ledger: invariant.OfWorld(ledger), Clock: time.Now().Add(-settle), OneProgram: true})
 	for _, s := range list {
-		checker.Add(checker.Look(s))
+		checker.Add(checker.Check(s))
 	}
 	if found := checker.End(); len(found) > 0 {
 		d.Printf("\n")

@@ -75,7 +75,7 @@ func (c *Command) Run(a *cli.App) error {
 		return err
 	}
 	for i, s := range stories {
-		d.Printf("\n%s\n%s\n\n", story.Paint(fmt.Sprintf("%d. %s", i+1, s.title), story.Strong, d.Colour), s.look)
+		d.Printf("\n%s\n%s\n\n", story.Paint(fmt.Sprintf("%d. %s", i+1, s.title), story.Strong, d.Colour), s.intro)
 		if err := d.play(s); err != nil {
 			return fmt.Errorf("story %d: %w", i+1, err)
 		}

@@ -18,23 +18,23 @@ import (
 
 // scene is one story of the demo: a saga, the world's faults, and other events during it.
 type scene struct {
-	title, look string
-	definition  string
-	input       string
-	fault       *world.Rule
-	during      func(d *player, id string) error
+	title, intro string
+	definition   string
+	input        string
+	fault        *world.Rule
+	during       func(d *player, id string) error
 }
 
 var stories = []scene{
 	{
 		title:      "It works",
-		look:       "A flight, a hotel, a charge, a mail. Look at the order: each request (→) is in the journal before it is sent.",
+		intro:      "A flight, a hotel, a charge, a mail. Look at the order: each request (→) is in the journal before it is sent.",
 		definition: "booking",
 		input:      `{"traveller":"p-1001","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}`,
 	},
 	{
 		title:      "It fails, and is undone",
-		look:       "The card is declined (402). Look at the end: the hotel is cancelled first, then the flight: the reverse order.",
+		intro:      "The card is declined (402). Look at the end: the hotel is cancelled first, then the flight: the reverse order.",
 		definition: "booking",
 		input:      `{"traveller":"p-1002","to":"ROM","depart":"2027-06-12","nights":3,"card":"0002"}`,
 		fault: &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/charges"}, Times: 1,
@@ -42,7 +42,7 @@ var stories = []scene{
 	},
 	{
 		title: "The response is lost",
-		look: "The charge is made, then the connection drops: has it happened or not? Look at the key: it is sent again,\n" +
+		intro: "The charge is made, then the connection drops: has it happened or not? Look at the key: it is sent again,\n" +
 			"unchanged, and the provider returns its stored response. One charge, not two.",
 		definition: "booking",
 		input:      `{"traveller":"p-1003","to":"PAR","depart":"2027-07-14","nights":1,"card":"4242"}`,
@@ -50,7 +50,7 @@ var stories = []scene{
 	},
 	{
 		title: "The server is killed",
-		look: "The charge is made, the response is on its way, and the server gets a kill -9. Look at the ⚡: a new process\n" +
+		intro: "The charge is made, the response is on its way, and the server gets a kill -9. Look at the ⚡: a new process\n" +
 			"finds the intent without an outcome in the journal, and finishes the job. Still one charge.",
 		definition: "booking",
 		input:      `{"traveller":"p-1004","to":"BER","depart":"2027-08-03","nights":2,"card":"4242"}`,
@@ -59,8 +59,8 @@ var stories = []scene{
 	},
 	{
 		title: "Nobody knows, so a person is asked",
-		look: "The refund's response is lost, and its definition says `in_doubt: ask`: never guess about money. Look at the ☞:\n" +
-			"the saga waits in the inbox until someone has looked, and goes on with what they found.",
+		intro: "The refund's response is lost, and its definition says `in_doubt: ask`: never guess about money. Look at the ☞:\n" +
+			"the saga waits in the inbox until someone has checked, and continues with what they found.",
 		definition: "order-return",
 		input:      `{"order":"A-1001","sku":"boots-42","amount":89.90,"email":"customer@example.com"}`,
 		fault:      &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1, Do: world.Do{After: world.FaultDrop}},

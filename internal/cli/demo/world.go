@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"recourse/examples/world"
@@ -24,10 +23,7 @@ func (c *World) Run(a *cli.App) error {
 	if err != nil {
 		return fmt.Errorf("world: %w", err)
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, a.Stdin)
-		stop()
-	}()
+	a.WhenStdinEnds(stop)
 	a.Printf("world listening on %s\n", s.URL)
 	<-ctx.Done()
 	return s.Close()

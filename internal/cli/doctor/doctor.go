@@ -37,7 +37,7 @@ type checkup struct {
 	Check  string `json:"check"`
 	Result string `json:"result"`
 	Text   string `json:"text"`
-	Mend   string `json:"mend,omitempty"` // how to fix it
+	Fix    string `json:"fix,omitempty"` // what to do about it
 }
 
 // doctor runs the checks.
@@ -95,7 +95,7 @@ func (d *doctor) print() {
 	}
 	marks := map[string]view.Row{fine: {Text: "✓", Tone: story.Good}, unwise: {Text: "!", Tone: story.Doubt}, broken: {Text: "✗", Tone: story.Bad}}
 	for _, f := range d.found {
-		text := strings.TrimSuffix(f.Text+": "+f.Mend, ": ")
+		text := strings.TrimSuffix(f.Text+": "+f.Fix, ": ")
 		if d.app.TTY {
 			indent := strings.Repeat(" ", names+4)
 			text = strings.TrimLeft(cli.Wrap(text, indent, d.app.Columns(), 8), " ")
@@ -108,12 +108,12 @@ func (d *doctor) ok(check, format string, args ...any) {
 	d.add(checkup{Check: check, Result: fine, Text: fmt.Sprintf(format, args...)})
 }
 
-func (d *doctor) warn(check, text, mend string) {
-	d.add(checkup{Check: check, Result: unwise, Text: text, Mend: mend})
+func (d *doctor) warn(check, text, fix string) {
+	d.add(checkup{Check: check, Result: unwise, Text: text, Fix: fix})
 }
 
-func (d *doctor) wrong(check, text, mend string) {
-	d.add(checkup{Check: check, Result: broken, Text: text, Mend: mend})
+func (d *doctor) wrong(check, text, fix string) {
+	d.add(checkup{Check: check, Result: broken, Text: text, Fix: fix})
 }
 
 // failed adds an error whose text already says how to fix it.
@@ -128,6 +128,6 @@ func (d *doctor) add(f checkup) {
 		}
 		return s
 	}
-	f.Text, f.Mend = clean(f.Text), clean(f.Mend)
+	f.Text, f.Fix = clean(f.Text), clean(f.Fix)
 	d.found = append(d.found, f)
 }

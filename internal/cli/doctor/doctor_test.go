@@ -35,7 +35,7 @@ func TestDoctorReplication(t *testing.T) {
 			d.cmd.RequireSync = tt.required
 			d.replication(tt.is)
 		})
-		if f.Check != "replication" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+		if f.Check != "replication" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Fix == "") != (f.Result == fine) {
 			t.Errorf("%+v: %+v", tt.is, f)
 		}
 	}
@@ -69,7 +69,7 @@ func TestDoctorDisk(t *testing.T) {
 			d.free = func(dir string) (uint64, bool) { return tt.free, dir == "data" }
 			d.disk("data")
 		})
-		if f.Check != "disk" || f.Result != tt.result || !strings.HasPrefix(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+		if f.Check != "disk" || f.Result != tt.result || !strings.HasPrefix(f.Text, tt.text) || (f.Fix == "") != (f.Result == fine) {
 			t.Errorf("%d bytes: %+v", tt.free, f)
 		}
 	}
@@ -104,7 +104,7 @@ func TestDoctorClock(t *testing.T) {
 		{0, -48 * time.Hour, unwise, "48h0m0s from"},
 	} {
 		f := finding(t, func(d *doctor) { d.clock(asked, asked.Add(tt.took), asked.Add(tt.ahead)) })
-		if f.Check != "clock" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+		if f.Check != "clock" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Fix == "") != (f.Result == fine) {
 			t.Errorf("%s ahead, asked for %s: %+v", tt.ahead, tt.took, f)
 		}
 	}

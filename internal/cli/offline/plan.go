@@ -128,7 +128,7 @@ func about(s machine.PlannedStep) string {
 		parts = append(parts, "skipped: its `when` is false")
 	}
 	if s.Pivot {
-		parts = append(parts, "pivot: no way back behind it")
+		parts = append(parts, "pivot: once it succeeds, the saga is not undone")
 	}
 	if s.Attempts > 1 {
 		parts = append(parts, fmt.Sprintf("up to %d attempts", s.Attempts))
@@ -149,9 +149,9 @@ func printRequest(a *cli.App, r *saga.Request, key string) {
 	if r == nil {
 		return
 	}
-	a.Printf("      %s %s\n", r.Method, r.URL)
-	if len(r.Body) > 0 {
-		a.Printf("      %s\n", story.Harmless(string(r.Body)))
+	a.Printf("      %s\n", r)
+	if payload := r.Payload(); len(payload) > 0 {
+		a.Printf("      %s\n", story.Harmless(string(payload)))
 	}
 	if key != "" {
 		a.Printf("      key %s\n", key)

@@ -198,6 +198,11 @@ func SagaPath(id string, parts ...string) string {
 	return path.String()
 }
 
+// SessionPath returns the path of a session or of a part of it.
+func SessionPath(id string, parts ...string) string {
+	return "/v1/sessions" + strings.TrimPrefix(SagaPath(id, parts...), "/v1/sagas")
+}
+
 // fullID returns the saga id that an abbreviated one stands for, so that several requests mean the
 // same saga: an abbreviated id may become ambiguous at any time.
 func (c *Client) fullID(text string) (string, error) {

@@ -112,6 +112,10 @@ func printEntry(a *cli.App, e InboxEntry) {
 		printCommand(a, "recourse budget", e.Saga, enough(e.Detail))
 		printCommand(a, "recourse cancel", e.Saga, `--reason "…"`)
 		return
+	case saga.InboxSession:
+		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
+		printCommand(a, "recourse cancel", e.Saga, `--reason "…"`)
+		return
 	case saga.InboxApproval:
 		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {

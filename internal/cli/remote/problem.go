@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -45,6 +46,15 @@ func (p *Problem) Error() string {
 		text += fmt.Sprintf("\n  %s: %s", strings.TrimPrefix(where+": "+f.Code, ": "), f.Detail)
 	}
 	return InCommands(text)
+}
+
+// Code returns the code of an error of the API, such as superseded; "" for any other error.
+func Code(err error) string {
+	p, ok := errors.AsType[*Problem](err)
+	if !ok {
+		return ""
+	}
+	return p.Type[strings.LastIndexByte(p.Type, ':')+1:]
 }
 
 // problemOf reads an error response and adds the exit code.

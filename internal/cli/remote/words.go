@@ -28,7 +28,7 @@ var spoken = strings.NewReplacer(
 
 // flagOf names the flags and arguments that become fields and parameters of requests.
 var flagOf = map[string]string{
-	"input": "--input", "version": "--version", "budget": "the budget", "labels": "--label", "output": "--set-output", "data": "--data", "reason": "--reason",
+	"input": "--input", "version": "--version", "budget": "the budget", "name": "--name", "actions": "--actions", "lease": "--lease", "labels": "--label", "output": "--set-output", "data": "--data", "reason": "--reason",
 	"comment": "--comment", "new_key": "--new-key", "outcome": "--outcome", "from": "--from", "mode": "--mode", "definition": "the definition",
 	"status": "--status", "saga": "--saga", "kind": "--kind", "q": "--query", "label": "--label", "started_after": "--after", "started_before": "--before",
 }

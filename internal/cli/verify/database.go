@@ -166,7 +166,7 @@ func (w *walker) one(h journal.Head) error {
 		if err != nil {
 			return err
 		}
-		verdict := w.checker.Look(s)
+		verdict := w.checker.Check(s)
 		if errors.Is(lacking, errChanged) {
 			verdict.Violations = append(verdict.Violations, invariant.Violation{N: 2, Saga: s.ID, Seq: 1, Text: lacking.Error()})
 		}
@@ -247,7 +247,11 @@ func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err err
 	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {
 		return d, nil, nil
 	}
-	def, err := w.catalog.Definition(w.app.Ctx, d.Definition, int(d.Version))
+	find := func() (*saga.Definition, error) { return w.catalog.Definition(w.app.Ctx, d.Definition, int(d.Version)) }
+	if d.Session != nil || d.Action != "" {
+		find = func() (*saga.Definition, error) { return w.catalog.Of(w.app.Ctx, &d) }
+	}
+	def, err := find()
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
 		return d, errors.New("it is not in the database"), nil

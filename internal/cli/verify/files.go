@@ -13,7 +13,9 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/export"
 	"recourse/internal/invariant"
+	"recourse/saga/dsl"
 	"recourse/saga/history"
+	"recourse/saga/kinds"
 )
 
 // files checks the journals of files and directories, a file at a time.
@@ -46,7 +48,7 @@ func (v *check) files(paths []string) error {
 				return cli.Exit(cli.Usage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.Saga, other, file))
 			}
 			seen[ex.Saga] = file
-			v.checker.Add(v.checker.Look(v.exported(ex)))
+			v.checker.Add(v.checker.Check(v.exported(ex)))
 		}
 	}
 	return nil
@@ -125,8 +127,17 @@ func (v *check) exported(ex export.Journal) invariant.Saga {
 	if err != nil {
 		return s // reported as a violation
 	}
-	if s.Definition = v.defs[d.SHA256]; s.Definition == nil {
+	if s.Definition = v.defs[d.SHA256]; s.Definition != nil {
+		return s
+	}
+	def, errs := dsl.Unpublished(&d, dsl.Options{Kinds: kinds.All(), Stored: true, Actions: v.actions.Find})
+	switch {
+	case errs != nil:
+		v.lacks(d, errs.Error())
+	case def == nil:
 		v.lacks(d, "")
+	default:
+		s.Definition = def
 	}
 	return s
 }

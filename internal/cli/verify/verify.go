@@ -31,7 +31,7 @@ type Command struct {
 	LedgerUntil string   `placeholder:"TIME" help:"Time at which the ledger was written; default: the file's modification time."`
 	Complete    bool     `help:"Report every write in the ledger that is not from these sagas."`
 	Keyless     []string `sep:"none" placeholder:"SERVICE" help:"A service of the ledger that ignores idempotency keys; repeatable."`
-	Skew        string   `default:"2s" placeholder:"SPAN" help:"Time that the ledger's clock may be behind the database's; default ${default}."`
+	Skew        string   `default:"2s" placeholder:"SPAN" help:"Time that the ledger's clock may lag behind the database's; default ${default}."`
 	Starts      string   `placeholder:"FILE" help:"A file of acknowledged starts, as start -o json prints them; each of them must exist."`
 	Canaries    string   `placeholder:"FILE" help:"A file of secrets, one per line, that no journal may contain."`
 }
@@ -53,7 +53,7 @@ func (c *Command) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	v := &check{app: a, cmd: c, defs: defs, missing: make(map[string]*missing)}
+	v := &check{app: a, cmd: c, defs: defs, actions: actions, missing: make(map[string]*missing)}
 	if c.Database != "" {
 		err = v.database(cfg)
 	} else {
@@ -74,6 +74,7 @@ type check struct {
 	app     *cli.App
 	cmd     *Command
 	defs    map[string]*saga.Definition // by SHA-256
+	actions *definition.Actions         // for sessions, and for sagas that only run an action
 	checker *invariant.Checker
 	missing map[string]*missing // by SHA-256
 	moving  int                 // sagas whose rows changed during the check

@@ -67,8 +67,8 @@ func drawing(w *Saga, now time.Time, columns int) ([]Row, error) {
 	for _, left := range v.Residual {
 		rows = append(rows, Row{Text: "  remains: " + left.Path + ": " + left.Why, Tone: story.Bad})
 	}
-	for _, open := range v.Doubts {
-		rows = append(rows, Row{Text: "  in doubt: " + open.Path + ": " + open.Why, Tone: story.Doubt})
+	for _, doubt := range v.Doubts {
+		rows = append(rows, Row{Text: "  in doubt: " + doubt.Path + ": " + doubt.Why, Tone: story.Doubt})
 	}
 	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 {
 		rows = append(rows, Row{Text: "  waits for the end of its parent, saga " + v.Parent, Tone: story.Dimmed})

@@ -98,7 +98,7 @@ func failing(s machine.Send, _ time.Time) saga.Answer {
 // The tree after each record: undone steps, waits and their durations.
 func TestTree(t *testing.T) {
 	t.Parallel()
-	golden.Check(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
+	golden.Check(t, "tree.txt", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
 }
 
 // Blocks, their lanes and iterations; waits besides timers.
@@ -113,8 +113,8 @@ func TestTreeOfBlocks(t *testing.T) {
 		}
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 	}})
-	golden.Check(t, "tree-blocks", watching(t, p, 80, 24))
-	t.Run("narrow", func(t *testing.T) { golden.Check(t, "tree-narrow", watching(t, p, 32, 8)) })
+	golden.Check(t, "tree-blocks.txt", watching(t, p, 80, 24))
+	t.Run("narrow", func(t *testing.T) { golden.Check(t, "tree-narrow.txt", watching(t, p, 32, 8)) })
 }
 
 // Each waiting step shows what it waits for, with the remaining time.

@@ -86,12 +86,12 @@ func (w *Saga) others(v machine.StepView) string {
 	if r, ok := step.Body.(saga.Receiver); ok && v.Status == machine.StepWaiting {
 		return "waits for signal " + r.Signal()
 	}
-	open := false
+	inFlight := false
 	for _, at := range v.Attempts {
-		open = open || at.EndedAt == nil
+		inFlight = inFlight || at.EndedAt == nil
 	}
 	var r saga.Request
-	if !open || json.Unmarshal(v.Input, &r) != nil {
+	if !inFlight || json.Unmarshal(v.Input, &r) != nil {
 		return ""
 	}
 	switch {
@@ -113,6 +113,8 @@ func person(e saga.Entry) string {
 		return "waits for approval"
 	case saga.InboxBudget:
 		return "waits for a higher budget"
+	case saga.InboxSession:
+		return "waits for a process of its agent"
 	case saga.InboxHeld:
 		return "waits for other credentials"
 	case saga.InboxInDoubt:

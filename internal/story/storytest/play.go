@@ -3,6 +3,7 @@
 package storytest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ type Script struct {
 	Answer func(s machine.Send, at time.Time) saga.Answer
 	// Person decides an inbox item; nil leaves it in the inbox.
 	Person func(e saga.Entry) saga.Command
-	// Commands are carried out when the journal has reached their seq.
+	// Commands are carried out when the journal has reached their seq. An EndTask without a path
+	// ends the lease of a session's life.
 	Commands map[int64]saga.Command
 }
 
@@ -49,6 +51,30 @@ func Parse(tb testing.TB, source string) *saga.Definition {
 	return def
 }
 
+// ParseSession compiles a session of the name `support` that may call these actions, or fails the
+// test. sources are the actions, each followed by a line `---` except the last.
+func ParseSession(tb testing.TB, sources string) *saga.Definition {
+	tb.Helper()
+	d := &saga.SessionData{Name: "support"}
+	actions := make(map[string]*saga.Action)
+	for src := range strings.SplitSeq(sources, "---\n") {
+		a, errs := dsl.ParseAction("test.yaml", []byte(src), dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			tb.Fatal(errs)
+		}
+		a.Version = 1
+		actions[a.Name] = a
+		d.Actions = append(d.Actions, a.Name+"@1")
+	}
+	def, errs := dsl.Session(d, dsl.Options{Kinds: kinds.All(), Actions: func(name string, _ int) (*saga.Action, error) {
+		return actions[name], nil
+	}})
+	if errs != nil {
+		tb.Fatal(errs)
+	}
+	return def
+}
+
 type player struct {
 	tb    testing.TB
 	s     Script
@@ -61,7 +87,12 @@ type player struct {
 // Play runs a saga until it has ended or only a person could continue it.
 func Play(tb testing.TB, source string, s Script) Played {
 	tb.Helper()
-	def := Parse(tb, source)
+	return PlayDefinition(tb, Parse(tb, source), s)
+}
+
+// PlayDefinition is Play for a compiled definition.
+func PlayDefinition(tb testing.TB, def *saga.Definition, s Script) Played {
+	tb.Helper()
 	if s.ID == "" {
 		s.ID = "019aa5d0-0000-7000-8000-000000000001"
 	}
@@ -138,6 +169,14 @@ func (pl *player) dispatch(d machine.Dispatch) {
 
 func (pl *player) command(o saga.Command) {
 	pl.tb.Helper()
+	if end, ok := o.Do.(saga.EndTask); ok && o.Path == "" {
+		d, ok := pl.p.Machine.EndLife(end.Attempt, end.Result.Outcome, pl.now)
+		if !ok {
+			pl.tb.Fatalf("lease %d cannot end", end.Attempt)
+		}
+		pl.add(d)
+		return
+	}
 	message := uuid.NewV5(pl.p.ID, o.Do.Verb()+o.Path+pl.now.String())
 	r, err := pl.p.Machine.Validate(message, o)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestKeys(t *testing.T) {
 	}
 	signIn("rk_this-is-none-of-them")
 	w.Sees("Sign in")
-	w.Until("it is told why", `document.getElementById("why") && document.getElementById("why").innerText.length > 10`)
+	w.Until("it says why", `document.getElementById("why") && document.getElementById("why").innerText.length > 10`)
 	w.Lacks("Shall it go on?")
 
 	signIn(viewer)

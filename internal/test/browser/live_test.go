@@ -77,7 +77,7 @@ func typeWhileItGrows(t *testing.T, d *demo) {
 	w.Sees("succeeded")
 }
 
-// Two people decide at the same time: the second one is told that it is decided, and how.
+// Two people decide at the same time: the second one sees that it is decided, and how.
 func decideTogether(t *testing.T, d *demo) {
 	id := d.ask()
 	// The second page does not update itself, as if both clicked at the same moment.

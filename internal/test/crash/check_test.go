@@ -67,7 +67,7 @@ func (e evidence) check() []string {
 	ended := make(map[uuid.UUID]string)
 	keys := make(map[string]uuid.UUID)
 	for _, s := range e.sagas {
-		c.Add(c.Look(s))
+		c.Add(c.Check(s))
 		ended[s.ID] = s.Head.Status
 		if s.Head.EndedAt.IsZero() {
 			wrong = append(wrong, fmt.Sprintf("saga %s (%s) has not ended: %s", s.ID, s.Head.Definition, s.Head.Status))

@@ -44,7 +44,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 
 // A standby is promoted while its primary lives and accepts writes: the nodes detect it and switch
 // over. Their earlier writes to the old one are lost, and they log which.
-func TestFailoverBesideALivingPrimary(t *testing.T) {
+func TestFailoverWhileThePrimaryLives(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)
 	l.more(40)

@@ -38,7 +38,7 @@ func common() []point {
 // from each other.
 func ofPostgres() []point {
 	return []point{{name: "tx.sent"}, {name: "claim.locked"}, {name: "append.sorted", lead: loseAnAnswer},
-		{name: "takeover.fenced", lead: killOne}, {name: "relearn", lead: freezeOne}}
+		{name: "takeover.fenced", lead: killOne}, {name: "reregister", lead: freezeOne}}
 }
 
 func ofSQLite() []point {

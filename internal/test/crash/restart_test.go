@@ -10,9 +10,9 @@ import (
 	"recourse/examples/world"
 )
 
-// The only node is killed with kill -9 and started again, on the default lease of 15 s: it goes on
-// with what it had in flight as soon as it is up, as its state directory shows that its predecessor
-// has ended.
+// The only node is killed with kill -9 and started again, on the default lease of 15 s: it
+// continues with what it had in flight as soon as it is up, as its state directory shows that its
+// predecessor has ended.
 func TestRestartGoesOnAtOnce(t *testing.T) {
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(name, func(t *testing.T) {

@@ -107,12 +107,25 @@ func (s *scene) file(name, content string) string {
 // start starts the server on the existing database.
 func (s *scene) start() {
 	s.t.Helper()
+	s.listen("127.0.0.1:0")
+}
+
+// restart kills the server, and starts it at the same address, which other processes know.
+func (s *scene) restart() {
+	s.t.Helper()
+	addr := s.server.addr
+	s.kill()
+	s.listen(addr)
+}
+
+func (s *scene) listen(addr string) {
+	s.t.Helper()
 	path := program.Path(s.t)
 	env := []string{"RECOURSE_SECRET_PAY_KEY=" + payKey}
 	for _, name := range []string{"air", "hotels", "pay", "orders", "stock", "shipping", "mail", "search", "cms"} {
 		env = append(env, "RECOURSE_VAR_"+name+"="+s.world.URL+"/"+name)
 	}
-	p, err := launch(path, env, s.log, "serve", "--database", s.database, "--listen", "127.0.0.1:0", "--config", s.config, "--while-stdin",
+	p, err := launch(path, env, s.log, "serve", "--database", s.database, "--listen", addr, "--config", s.config, "--while-stdin",
 		"--egress-allow", "127.0.0.1", "--ca-file", filepath.Join(s.dir, "ca.pem"), "--resolve", "pay.example:443="+s.front, "--resolve", "ship.example:443="+s.front,
 		"--resolve", "events.example:443="+s.events.addr,
 		"--node-lease", "1s", "--log-level", "warn")

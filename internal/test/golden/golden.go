@@ -13,27 +13,31 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Check fails the test unless got is the text of testdata/<name>.txt.
-func Check(t *testing.T, name, got string) {
+// Updating reports whether the test should rewrite its golden files. It is for tests whose files
+// hold more than the output; others call Check.
+func Updating() bool { return *update }
+
+// Check fails the test unless got is the text of testdata/<file>.
+func Check(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path(name), []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(path(file), []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if d := cmp.Diff(Read(t, name), got); d != "" {
-		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	if d := cmp.Diff(Read(t, file), got); d != "" {
+		t.Errorf("%s: -want +got (run with -update if it is meant):\n%s", file, d)
 	}
 }
 
-// Read returns the text of testdata/<name>.txt.
-func Read(t *testing.T, name string) string {
+// Read returns the text of testdata/<file>.
+func Read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(path(name))
+	text, err := os.ReadFile(path(file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-func path(name string) string { return filepath.Join("testdata", name+".txt") }
+func path(file string) string { return filepath.Join("testdata", file) }

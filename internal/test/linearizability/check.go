@@ -57,7 +57,7 @@ func Check(ops []Op, truth *Truth) []Violation {
 		case Journal:
 			c.journal(o)
 		case Command:
-			c.order(o)
+			c.command(o)
 		}
 	}
 	c.origins()

@@ -67,8 +67,8 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 			o.Command = saga.Command{Do: saga.Pause{}, Reason: "refused"}
 			o.Answer = linearizability.Answer{Status: 409, Code: "paused"}
 		}))},
-		"a lost order, carried out before it was given": {late(with(patched, func(o *linearizability.Op) { o.Answer = linearizability.Answer{} }))},
-		"a replay of another answer":                    {late(with(resumed, func(o *linearizability.Op) { o.Answer.Body = patched.Answer.Body }))},
+		"a lost command, carried out before it was sent": {late(with(patched, func(o *linearizability.Op) { o.Answer = linearizability.Answer{} }))},
+		"a replay of another answer":                     {late(with(resumed, func(o *linearizability.Op) { o.Answer.Body = patched.Answer.Body }))},
 		"a refusal under an answered key": {late(with(resumed, func(o *linearizability.Op) {
 			o.Answer = linearizability.Answer{Status: 409, Code: "terminal"}
 		}))},

@@ -33,7 +33,7 @@ func rounds(t *testing.T) int {
 }
 
 // TestHistories lets clients loose on nodes that fail, on databases that fail,
-// and checks what they were told: while it went wrong, and after it had healed.
+// and checks the responses: while it went wrong, and after it had healed.
 func TestHistories(t *testing.T) {
 	for name, open := range databases {
 		t.Run(name, func(t *testing.T) {

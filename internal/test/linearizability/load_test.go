@@ -20,16 +20,16 @@ type slot struct {
 	key string // of its start, "" for none
 	n   int    // its input; a start with another body has n+1,000
 
-	mu     sync.Mutex
-	id     string
-	seq    int64   // seen last
-	orders []given // under a key, to be given again
+	mu   sync.Mutex
+	id   string
+	seq  int64         // seen last
+	sent []sentCommand // under a key, to be sent again
 }
 
-// given is an order as it was given.
-type given struct {
+// sentCommand is a command as it was sent.
+type sentCommand struct {
 	key, id string
-	order   saga.Command
+	command saga.Command
 }
 
 // load is the clients of a cluster.
@@ -98,7 +98,7 @@ func (l *load) request(c *linearizability.Client, s *slot) {
 	case n < 55:
 		c.Journal(ctx, to, id, rand.Int64N(seq+2), 1+rand.IntN(40), rand.IntN(2) == 0)
 	default:
-		l.order(ctx, c, to, s)
+		l.command(ctx, c, to, s)
 	}
 }
 
@@ -135,28 +135,28 @@ func (s *slot) saw(o linearizability.Op) {
 	s.seq = v.Seq
 }
 
-// order gives a new order, or one that was given before under the same key.
-func (l *load) order(ctx context.Context, c *linearizability.Client, to linearizability.Target, s *slot) {
+// command sends a new command, or one that was sent before under the same key.
+func (l *load) command(ctx context.Context, c *linearizability.Client, to linearizability.Target, s *slot) {
 	s.mu.Lock()
-	k := given{id: s.id, order: anyOrder(s.seq)}
-	if len(s.orders) > 0 && rand.IntN(4) == 0 {
-		k = s.orders[rand.IntN(len(s.orders))]
+	k := sentCommand{id: s.id, command: anyCommand(s.seq)}
+	if len(s.sent) > 0 && rand.IntN(4) == 0 {
+		k = s.sent[rand.IntN(len(s.sent))]
 	} else {
 		l.mu.Lock()
 		l.marks++
-		k.order.Reason = fmt.Sprintf("mark-%d", l.marks)
+		k.command.Reason = fmt.Sprintf("mark-%d", l.marks)
 		l.mu.Unlock()
-		if _, patches := k.order.Do.(saga.Patch); !patches && rand.IntN(2) == 0 {
-			k.key = "key-of-" + k.order.Reason
-			s.orders = append(s.orders, k)
+		if _, patches := k.command.Do.(saga.Patch); !patches && rand.IntN(2) == 0 {
+			k.key = "key-of-" + k.command.Reason
+			s.sent = append(s.sent, k)
 		}
 	}
 	s.mu.Unlock()
-	s.saw(c.Command(ctx, to, k.key, k.id, k.order))
+	s.saw(c.Command(ctx, to, k.key, k.id, k.command))
 }
 
-// anyOrder is an order, with a seq that was seen where one is needed.
-func anyOrder(seq int64) saga.Command {
+// anyCommand returns a command, with a seq that was seen where one is needed.
+func anyCommand(seq int64) saga.Command {
 	if rand.IntN(4) == 0 {
 		seq = 0 // whatever has happened
 	}

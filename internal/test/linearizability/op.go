@@ -17,7 +17,7 @@ const (
 	Start   Do = "start"   // POST /v1/sagas
 	Get     Do = "get"     // GET /v1/sagas/{id}
 	Journal Do = "journal" // GET /v1/sagas/{id}/journal
-	Command Do = "order"   // POST /v1/sagas/{id}/…, PATCH /v1/sagas/{id}
+	Command Do = "command" // POST /v1/sagas/{id}/…, PATCH /v1/sagas/{id}
 )
 
 // Op is one request and its result.

@@ -25,7 +25,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 	r := linearizability.NewRecorder()
 	cl := &linearizability.Client{Recorder: r, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	to, ctx := c.target(), t.Context()
-	order := func(key, id string, o saga.Command) linearizability.Op {
+	command := func(key, id string, o saga.Command) linearizability.Op {
 		o.Reason = o.Do.Verb() + "-" + key
 		if o.IfSeq != 0 {
 			o.Reason += "-if"
@@ -34,7 +34,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 	}
 
 	id := cl.Start(ctx, to, "one", "trip", 1).Answer.Saga
-	order("p", id, saga.Command{Do: saga.Pause{}})
+	command("p", id, saga.Command{Do: saga.Pause{}})
 	cl.Start(ctx, to, "one", "trip", 1)
 	cl.Start(ctx, to, "one", "trip", 2)
 	seq := cl.Get(ctx, to, id, 0, "").Answer.Seq
@@ -47,14 +47,14 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]linearizabili
 	cl.Get(ctx, to, id, seq, "")
 	cl.Command(ctx, to, "", id, saga.Command{Do: saga.Patch{Labels: map[string]string{"l": "2"}}, Reason: "patch-2", IfSeq: seq})
 	cl.Journal(ctx, to, id, 0, 100, false)
-	order("r", id, saga.Command{Do: saga.Resume{}})
-	order("r", id, saga.Command{Do: saga.Resume{}})
-	order("r2", id, saga.Command{Do: saga.Resume{}})
+	command("r", id, saga.Command{Do: saga.Resume{}})
+	command("r", id, saga.Command{Do: saga.Resume{}})
+	command("r2", id, saga.Command{Do: saga.Resume{}})
 	cl.Get(ctx, to, id, 0, "wait=1")
 	cl.Journal(ctx, to, id, 2, 100, true)
 
 	two := cl.Start(ctx, to, "two", "trip", 3).Answer.Saga
-	order("c", two, saga.Command{Do: saga.Cancel{}})
+	command("c", two, saga.Command{Do: saga.Cancel{}})
 	cl.Get(ctx, to, two, 0, "wait=1")
 	return r.Ops(), c.rest()
 }
@@ -163,7 +163,7 @@ func TestBadServersAreCaught(t *testing.T) {
 		"GET answers from a stale cache":         stale(),
 		"a cancel is acknowledged and forgotten": swallow,
 		"starts lose their key":                  without("POST", "/sagas", "Idempotency-Key", ""),
-		"orders lose their key":                  without("POST", "/resume", "Idempotency-Key", ""),
+		"commands lose their key":                without("POST", "/resume", "Idempotency-Key", ""),
 		"a patch is not conditional":             without("PATCH", "", "If-Match", "*"),
 		"GET shows what never was":               relabelled,
 		"a journal is short":                     forgetful,

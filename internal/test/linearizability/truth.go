@@ -176,7 +176,7 @@ func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 func problemOf(code string) string {
 	switch code {
 	case "bad_mode", "unknown_command":
-		return "order_refused"
+		return "command_refused"
 	}
 	return code
 }

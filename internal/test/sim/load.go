@@ -3,7 +3,10 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
+
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
 	"recourse/journal"
@@ -351,6 +354,7 @@ func compile(sources []string) map[string]*saga.Definition {
 		}
 		defs[def.Name] = def
 	}
+	maps.Copy(defs, agentDefinitions)
 	return defs
 }
 
@@ -363,6 +367,9 @@ func (s *sim) load(sc Script) {
 	s.result.Sagas = len(sc.Starts)
 	for i, st := range sc.Starts {
 		s.after(millis(st.At), func() { s.start(i, st) })
+	}
+	for i, start := range sc.Agents {
+		s.after(millis(start.At), func() { s.open(i, start) })
 	}
 	for _, o := range sc.Commands {
 		s.after(millis(o.At), func() { s.interfere(o) })
@@ -377,21 +384,22 @@ func (s *sim) start(i int, st Start) {
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}
-	key := fmt.Sprint("client-", i)
-	var ask func()
-	ask = func() {
-		if _, err := s.store.SagaByKey(ctx, key); err == nil {
-			return
-		}
-		n := s.nodes[s.rng.IntN(len(s.nodes))]
-		start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Key: key, CreatedAt: s.now}
-		n.later(0, func() {
-			if !n.leaves {
-				id := s.id()
-				n.tell(id, engine.StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: key})
-			}
-		})
-		s.after(s.between(time.Second, 3*time.Second), ask)
+	s.ask(fmt.Sprint("client-", i), def, data, func(uuid.UUID) {})
+}
+
+// ask asks nodes to start a saga under a key until it exists, and calls then once.
+func (s *sim) ask(key string, def *saga.Definition, data saga.StartedData, then func(uuid.UUID)) {
+	if head, err := s.store.SagaByKey(ctx, key); err == nil {
+		then(head.ID)
+		return
 	}
-	ask()
+	n := s.nodes[s.rng.IntN(len(s.nodes))]
+	start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Key: key, CreatedAt: s.now}
+	n.later(0, func() {
+		if !n.leaves {
+			id := s.id()
+			n.tell(id, engine.StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: key})
+		}
+	})
+	s.after(s.between(time.Second, 3*time.Second), func() { s.ask(key, def, data, then) })
 }

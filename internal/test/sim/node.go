@@ -238,6 +238,8 @@ func (n *node) do(i int, eff engine.Effect) {
 				n.s.violate(m.Saga, "12: memory of %d messages was returned that were not in flight", m.Messages)
 			}
 		}
+	case engine.Took:
+		eff.Reply.(*asked).took = eff.Took
 	case engine.Replied:
 		if eff.Err == nil {
 			n.s.acked[eff.ID] = true

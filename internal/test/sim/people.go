@@ -223,6 +223,8 @@ func (s *sim) help(h journal.Head) {
 			}
 		case saga.InboxApproval:
 			c = decision(in)
+		case saga.InboxSession:
+			c = saga.Command{Do: saga.Cancel{}, Reason: "its agent is gone"}
 		case saga.InboxBudget:
 			c = saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}}
 		}

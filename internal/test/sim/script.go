@@ -18,6 +18,7 @@ import (
 type Script struct {
 	Timing   uint64    `json:"timing"`
 	Starts   []Start   `json:"starts"`
+	Agents   []Agent   `json:"agents,omitempty"`
 	Commands []Command `json:"commands,omitempty"`
 	Faults   []Fault   `json:"faults,omitempty"`
 }
@@ -26,6 +27,12 @@ type Script struct {
 type Start struct {
 	At         int64  `json:"at_ms"`
 	Definition string `json:"definition"`
+}
+
+// Agent is an agent that opens a session. Its seed determines its program.
+type Agent struct {
+	At   int64  `json:"at_ms"`
+	Seed uint64 `json:"seed"`
 }
 
 // Command is a person's command to one of the sagas that exist at that time.
@@ -97,6 +104,10 @@ const (
 	// ClaimForgotten makes a node own sagas without learning of it, as after a failover that
 	// restored their old rows.
 	ClaimForgotten
+	AgentDies     // an agent's process dies, and another one begins
+	AgentFollowed // another process of an agent begins while the one before lives on
+	AgentSleeps   // an agent's process is suspended, perhaps past its lease
+	AskLost       // a command of an agent does not reach the store, and is sent again
 	numKinds
 )
 
@@ -118,6 +129,7 @@ var faults = [numKinds]struct {
 	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
 	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, ChildLate: {"child-late", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
 	ClaimForgotten: {"claim-forgotten", 60},
+	AgentDies:      {"agent-dies", 3}, AgentFollowed: {"agent-followed", 8}, AgentSleeps: {"agent-sleeps", 6}, AskLost: {"ask-lost", 15},
 }
 
 // String returns the fault's name.
@@ -173,6 +185,10 @@ func randomScript(seed uint64) (Script, *rand.Rand) {
 	for range rng.IntN(12) {
 		sc.Commands = append(sc.Commands, Command{At: rng.Int64N(int64(faulty) / 1e6), Saga: rng.IntN(16), Command: commands[rng.IntN(len(commands))]})
 	}
+	agents := rand.New(rand.NewPCG(seed, 0xa6e47)) // of its own, so that agents change nothing else of a seed
+	for range agents.IntN(3) {
+		sc.Agents = append(sc.Agents, Agent{At: agents.Int64N(int64(faulty/2) / 1e6), Seed: agents.Uint64()})
+	}
 	return sc, rng
 }
 
@@ -197,12 +213,15 @@ func Shrink(sc Script, o Options, runs int) Script {
 		before = sc.size()
 		sc.Faults = reduce(sc.Faults, func(f []Fault) bool { c := sc; c.Faults = f; return bad(c) })
 		sc.Commands = reduce(sc.Commands, func(l []Command) bool { c := sc; c.Commands = l; return bad(c) })
+		sc.Agents = reduce(sc.Agents, func(l []Agent) bool { c := sc; c.Agents = l; return bad(c) })
 		sc.Starts = reduce(sc.Starts, func(l []Start) bool { c := sc; c.Starts = l; return bad(c) })
 	}
 	return sc
 }
 
-func (sc Script) size() int { return len(sc.Starts) + len(sc.Commands) + len(sc.Faults) }
+func (sc Script) size() int {
+	return len(sc.Starts) + len(sc.Agents) + len(sc.Commands) + len(sc.Faults)
+}
 
 // ReadScript reads a script from a file.
 func ReadScript(file string) (Script, error) {

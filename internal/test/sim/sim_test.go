@@ -112,9 +112,13 @@ func drawScript(t *rapid.T) Script {
 	command := rapid.Custom(func(t *rapid.T) Command {
 		return Command{rapid.Int64Range(0, 20_000).Draw(t, "at"), rapid.IntRange(0, 3).Draw(t, "saga"), rapid.SampledFrom(commands).Draw(t, "command")}
 	})
+	agent := rapid.Custom(func(t *rapid.T) Agent {
+		return Agent{rapid.Int64Range(0, 5000).Draw(t, "at"), rapid.Uint64Range(1, 1000).Draw(t, "program")}
+	})
 	return Script{
 		Timing:   rapid.Uint64Range(1, 1000).Draw(t, "timing"),
 		Starts:   rapid.SliceOfN(start, 1, 3).Draw(t, "starts"),
+		Agents:   rapid.SliceOfN(agent, 0, 2).Draw(t, "agents"),
 		Commands: rapid.SliceOfN(command, 0, 4).Draw(t, "commands"),
 		Faults:   rapid.SliceOfN(fault, 0, 25).Draw(t, "faults"),
 	}

@@ -212,8 +212,8 @@ func limited(limit time.Duration, do func(context.Context) error) error {
 	return do(ctx)
 }
 
-// told checks what the caller was told when the fault struck: an error that is not ErrUnknown says
-// that nothing was done.
+// acknowledges checks the error that the caller got when the fault struck: if it is not ErrUnknown,
+// it says that nothing was done.
 func (a attempt) acknowledges(s journal.Store, got error, f wire.Fault) error {
 	done, err := a.done(s)
 	switch {

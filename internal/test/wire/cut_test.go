@@ -15,8 +15,8 @@ import (
 	"recourse/journal"
 )
 
-// A server whose connections are all cut while nobody looks answers as ever, or that its database
-// is away: it is no mistake of its own.
+// A server whose idle connections were all cut responds as usual, or that its database is
+// unavailable. It does not report an internal error.
 func TestReadingOnCutConnections(t *testing.T) {
 	t.Parallel()
 	dsn := pgserver.DSN(t)
@@ -43,8 +43,8 @@ func TestReadingOnCutConnections(t *testing.T) {
 	}
 }
 
-// A connection that broke while it had statements to forget says so in a way that can be told from
-// a mistake.
+// A connection that broke while it had statements to forget returns an error that differs from that
+// of a mistake.
 func TestBrokenConnectionIsNamed(t *testing.T) {
 	w := newWired(t)
 	for _, tt := range []struct {

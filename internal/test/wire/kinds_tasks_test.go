@@ -53,7 +53,7 @@ var taskOperations = []operation{
 			},
 			right: func() error {
 				if !handed {
-					return errors.New("the task is claimed by who was never told")
+					return errors.New("the task is claimed, but its claimer got no response")
 				}
 				return nil
 			},
@@ -156,7 +156,7 @@ var taskOperations = []operation{
 				noted, err := b.counted(`SELECT count(*) FROM stalls WHERE id = $1`, found.ID.String())
 				queued, err2 := b.counted(`SELECT count(*) FROM outbox WHERE id = $1`, event.ID.String())
 				if noted != queued {
-					err2 = errors.Join(err2, fmt.Errorf("noted: %v, told: %v", noted, queued))
+					err2 = errors.Join(err2, fmt.Errorf("noted: %v, sent: %v", noted, queued))
 				}
 				return noted, errors.Join(err, err2)
 			},
@@ -217,7 +217,7 @@ func (b *bench) counted(query string, args ...any) (bool, error) {
 	return n == 1, err
 }
 
-// ended wants a task to have ended, and its saga told of it once, or neither.
+// ended wants a task to have ended, and its saga to have one message about it, or neither.
 func (b *bench) ended(saga, task uuid.UUID) (bool, error) {
 	over, err := b.counted(`SELECT count(*) FROM tasks WHERE id = $1 AND ended_at IS NOT NULL`, task.String())
 	n, err2 := b.waiting(saga)

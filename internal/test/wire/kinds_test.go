@@ -44,9 +44,9 @@ var operations = append([]operation{
 			return one, errors.Join(err, err2)
 		}, x, y, n)
 	}},
-	{"Append", "records, beside what another writer has settled", func(b *bench) attempt {
+	{"Append", "records, one of which another writer has appended before", func(b *bench) attempt {
 		old, z := b.begun(), b.begun()
-		return b.appending(journals(2, z.Saga), old, next(z)) // old stands there already: the batch is sorted out
+		return b.appending(journals(2, z.Saga), old, next(z)) // old exists already: the batch is reconciled
 	}},
 	{"Append", "a unique value that the same batch sets free", func(b *bench) attempt {
 		old, young := start(), start()
@@ -352,7 +352,7 @@ func claiming(b *bench) attempt {
 		},
 		right: func() error {
 			if !handed {
-				return errors.New("the saga is the node's, which was never told")
+				return errors.New("the saga is the node's, which got no response")
 			}
 			return nil
 		},

@@ -17,7 +17,7 @@ import (
 // leases is a store that notes until when its node's lease holds at most.
 type leases struct {
 	journal.Store
-	lie time.Duration // told to the node on top: with it, the node is a bad one
+	lie time.Duration // added to the TTL that the node gets: with it, the node is a bad one
 
 	mu    sync.Mutex
 	until time.Time

@@ -152,7 +152,7 @@ func head(saga uuid.UUID, done func(journal.Head) (bool, error)) func(journal.St
 	}
 }
 
-// waiting counts the mail that lies for a saga of the bench's node.
+// waiting counts the unread messages for a saga of the bench's node.
 func (b *bench) waiting(saga uuid.UUID) (int, error) {
 	unread, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
 	return len(unread), err

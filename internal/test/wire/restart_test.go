@@ -11,8 +11,8 @@ import (
 )
 
 // Postgres stops and starts again under two nodes at work, several times: nothing is lost or done
-// twice, clients are told to come back, and the nodes go on by themselves. Once the nodes' leases
-// end while it is away.
+// twice, clients are asked to retry later, and the nodes continue by themselves. One of the times,
+// the nodes' leases end while it is down.
 func TestPostgresStopped(t *testing.T) {
 	t.Parallel()
 	c, err := pgserver.Start(pgserver.Durable...)

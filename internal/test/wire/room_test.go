@@ -48,12 +48,12 @@ func turnedAway(t *testing.T, n *rig.Node) {
 }
 
 // While Postgres takes no writes, a server under load turns starts away and lets its lease end. It
-// loses nothing, and goes on by itself once there is room.
+// loses nothing, and continues by itself once there is room.
 func TestServerWithoutRoom(t *testing.T) {
 	full := wire.Fault{Do: wire.Refuse, Code: "53100", Times: -1}
 	for _, tt := range []struct {
-		name       string
-		harm, mend func(t *testing.T, p *wire.Proxy, dsn string)
+		name          string
+		harm, restore func(t *testing.T, p *wire.Proxy, dsn string)
 	}{
 		{"full", func(_ *testing.T, p *wire.Proxy, _ string) { p.Arm(full) }, func(_ *testing.T, p *wire.Proxy, _ string) { p.Heal() }},
 		{"read-only", func(t *testing.T, _ *wire.Proxy, dsn string) { readOnly(t, dsn, "on") },
@@ -71,7 +71,7 @@ func TestServerWithoutRoom(t *testing.T) {
 			rig.Until(t, "the server is not ready", func() bool { return rig.Status(n.URL+"/readyz") == 503 })
 			turnedAway(t, n)
 			rig.Until(t, "the lease has ended", func() bool { return !n.Engine.Ready() && n.Engine.Stats().RenewsFailed > 2 })
-			tt.mend(t, p, dsn)
+			tt.restore(t, p, dsn)
 			rig.Until(t, "the server is ready again", func() bool { return rig.Status(n.URL+"/readyz") == 200 })
 			l.End()
 			sys.MustSettle()

@@ -50,8 +50,8 @@ func (s wall) Renew(ctx context.Context, node string, ttl time.Duration) (journa
 	return l, err
 }
 
-// apart runs nodes whose wall clocks are that far behind the database's, and returns what is wrong
-// with the journals' times.
+// apart runs nodes whose wall clocks lag behind the database's by so much, and returns what is
+// wrong with the journals' times.
 func apart(t *testing.T, by time.Duration, wrap func(journal.Store) journal.Store) (wrong []string) {
 	dsn := pgserver.DSN(t)
 	openStore(t, dsn, 1) // migrates

@@ -69,7 +69,7 @@ func poison(t *testing.T, p *toxiproxy.Proxy, x toxic, streams ...string) (heal 
 }
 
 // Between one of two nodes and its database the wire is bad for a while: nothing is lost or done
-// twice, the other node goes on meanwhile, and this one by itself afterwards.
+// twice, the other node continues meanwhile, and this one by itself afterwards.
 func TestToxicDatabaseWire(t *testing.T) {
 	for _, x := range wireToxics {
 		t.Run(x.name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func word(query string) string {
 	return strings.ToUpper(query[:end])
 }
 
-// writes tells a statement that leaves something behind, by its first word.
+// writes tells a statement that has a lasting effect, by its first word.
 func writes(word, query string) bool {
 	switch word {
 	case "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "ALTER", "DROP":

@@ -36,7 +36,7 @@ func Kind() dsl.Kind {
 		},
 		Doc: "Runs `steps` for each item of a list, at most `max_parallel` items at once (default 1). Templates inside see the item under the name of `as` (default `item`) and `index`, from 0. " +
 			"`output` is what an item gives, by default the output of its last step; the step's output is the list of these, in the order of the items. " +
-			"With `on_item_error: collect` an item that fails is left out of it and the others go on; `steps.<id>.failed` lists them as `{index, item, error, in_doubt}`.",
+			"With `on_item_error: collect` an item that fails is left out of it and the others continue; `steps.<id>.failed` lists them as `{index, item, error, in_doubt}`.",
 		Decode: decode,
 	}
 }

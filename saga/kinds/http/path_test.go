@@ -32,7 +32,7 @@ func TestPathIsEncoded(t *testing.T) {
 		{"path() keeps slashes", "GET https://a.example/x/${path(input)}", `"a/b c?d"`, "https://a.example/x/a/b%20c%3Fd"},
 		{"path() in one branch", "'GET https://a.example/x/${input contains \"/\" ? path(input) : input}'", `"a/b"`, "https://a.example/x/a/b"},
 		{"variables at the front as they are", "GET ${vars.pay}/x/${input}", `"a"`, "https://pay.example/v1/x/a"},
-		{"variables behind it are segments", "GET https://a.example/${vars.bare}/${vars.slash}", `1`, "https://a.example/pay.example/https%3A%2F"},
+		{"variables after the front are segments", "GET https://a.example/${vars.bare}/${vars.slash}", `1`, "https://a.example/pay.example/https%3A%2F"},
 		{"a literal reference", "GET https://a.example/$${x}/${input}", `"${secrets.KEY}"`, "https://a.example/$${x}/%24%7Bsecrets.KEY%7D"},
 	}
 	for _, tt := range tests {

@@ -34,7 +34,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	b, outputs := &Body{}, map[string]*expr.Type{}
 	for _, item := range own.Items {
-		if one := d.Beside(item); one != nil {
+		if one := d.Parallel(item); one != nil {
 			b.steps = append(b.steps, one)
 			outputs[one[0].ID] = d.OutputOf(one)
 		}

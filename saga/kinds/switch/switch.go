@@ -19,7 +19,7 @@ func Kind() dsl.Kind {
 		Output: dsl.Made,
 		Value: json.RawMessage(`{"type": "array", "minItems": 1, "items": {"type": "object", "additionalProperties": false, "required": ["steps"],
 			"properties": {"when": {"$ref": "#/$defs/condition"}, "steps": {"$ref": "#/$defs/steps"}}}}`),
-		Doc:    "Goes on with the first branch whose `when` holds; the last branch may omit `when`. The output is that of the branch's last step, null when no branch is taken.",
+		Doc:    "Runs the first branch whose `when` holds; the last branch may omit `when`. The output is that of the branch's last step, null when no branch is taken.",
 		OneOf:  true,
 		Decode: decode,
 	}

@@ -39,8 +39,9 @@ func Type(text string) bool { return name.MatchString(text) }
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name:  "task",
-		Value: json.RawMessage(`{"type": "string", "pattern": "` + name.String() + `"}`),
+		Name: "task",
+		Value: json.RawMessage(`{"anyOf": [{"type": "string", "pattern": "` + name.String() + `"}, {"type": "object", "additionalProperties": false, "required": ["type"],
+			"properties": {"type": {"type": "string", "pattern": "` + name.String() + `"}, "input": true, "heartbeat": {"type": "string", "minLength": 2}}}]}`),
 		Keys: []dsl.Key{
 			{Name: "input", Schema: json.RawMessage(`true`)},
 			{Name: "heartbeat", Schema: json.RawMessage(`{"type": "string", "minLength": 2}`)},
@@ -74,20 +75,45 @@ var (
 
 func decode(d *dsl.Decoder) saga.Body {
 	b := &Body{heartbeat: DefaultHeartbeat}
-	own := d.Own()
-	kind, ok := d.Str(own, "the type that workers ask for")
-	if ok && !Type(kind) {
-		d.Fail(own, "bad_name", "a task's type is a small letter, then up to 127 small letters, digits, dots, - or _, without expressions: workers ask for it by name")
+	kind, input, heartbeat, ok := parts(d)
+	if !ok {
+		return nil
 	}
-	b.kind = kind
-	if n := d.Get("input"); n != nil {
-		b.input = d.Template(n, dsl.InRequest)
-		b.object = n.Form == dsl.Map || n.IsText() && !b.input.IsConst()
+	if b.kind, ok = d.Str(kind, "the type that workers ask for"); ok && !Type(b.kind) {
+		d.Fail(kind, "bad_name", "a task's type is a small letter, then up to 127 small letters, digits, dots, - or _, without expressions: workers ask for it by name")
 	}
-	if n := d.Get("heartbeat"); n != nil {
-		b.heartbeat, _ = d.Duration(n, MinHeartbeat)
+	if input != nil {
+		b.input = d.Template(input, dsl.InRequest)
+		b.object = input.Form == dsl.Map || input.IsText() && !b.input.IsConst()
+	}
+	if heartbeat != nil {
+		b.heartbeat, _ = d.Duration(heartbeat, MinHeartbeat)
 	}
 	return b
+}
+
+// parts finds the values of a task: `task: type` with the keys input and heartbeat, or the map
+// `task: {type, input, heartbeat}`. An action needs the map, because its key input declares what
+// its callers give.
+func parts(d *dsl.Decoder) (kind, input, heartbeat *dsl.Node, ok bool) {
+	own := d.Own()
+	if own.Form != dsl.Map {
+		if d.InAction() {
+			d.Expect(own, "a map in an action, as in task: {type: page.fetch, input: {url: \"${input.url}\"}}")
+			return nil, nil, nil, false
+		}
+		return own, d.Get("input"), d.Get("heartbeat"), true
+	}
+	d.Known(own, "task", "type", "input", "heartbeat")
+	for _, key := range []string{"input", "heartbeat"} {
+		if n := d.Get(key); n != nil && !(key == "input" && d.InAction()) {
+			d.Fail(n, "two_places", "%s belongs into the map of task, next to type", key)
+		}
+	}
+	if kind = own.Get("type"); kind == nil {
+		d.Fail(own, "missing_key", "task as a map needs type, which workers ask for")
+	}
+	return kind, own.Get("input"), own.Get("heartbeat"), kind != nil
 }
 
 // CarriesKey implements dsl.KeyCarrier: workers get the key in addition to the input.

@@ -26,6 +26,8 @@ func TestTask(t *testing.T) {
 	tests := []struct{ step, kind, input, lease string }{
 		{`task: page.fetch`, "page.fetch", "null", "30s"},
 		{`task: a, input: {n: 19.10, k: "${key}"}, heartbeat: 2m`, "a", `{"n":19.10,"k":"k-1"}`, "2m0s"},
+		{`task: {type: a, input: {n: 19.10, k: "${key}"}, heartbeat: 2m}`, "a", `{"n":19.10,"k":"k-1"}`, "2m0s"},
+		{`task: {type: a}`, "a", "null", "30s"},
 		{`task: a-b_c.d, input: "${saga.id}", heartbeat: 1s`, "a-b_c.d", `"s-1"`, "1s"},
 	}
 	for _, tt := range tests {

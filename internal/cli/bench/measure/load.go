@@ -154,7 +154,7 @@ type answer struct {
 }
 
 // text returns the first text under a name: a saga's id and status come before anything that could
-// hold such names, and reading all of the answer would cost a part of what is measured beside it.
+// hold such names, and reading all of the answer would distort the measurement.
 func text(body []byte, name string) string {
 	_, rest, _ := bytes.Cut(body, []byte(`"`+name+`":"`))
 	value, _, _ := bytes.Cut(rest, []byte(`"`))

@@ -122,9 +122,9 @@ func (c *ParkedConfig) fill(ctx context.Context) (s Seeded, due time.Time, err e
 
 // rest waits until the server is almost idle, and reads its memory.
 func (c *ParkedConfig) rest(ctx context.Context, engine Process, run *ParkedRun) error {
-	const look, little = 500 * time.Millisecond, 2 * tick
+	const interval, little = 500 * time.Millisecond, 2 * tick
 	for last, quiet := cpuOf(engine.PID), 0; quiet < 2; {
-		if err := pause(ctx, look); err != nil {
+		if err := pause(ctx, interval); err != nil {
 			return err
 		}
 		now := cpuOf(engine.PID)

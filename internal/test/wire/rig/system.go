@@ -183,7 +183,7 @@ func (sys *System) Settle() (wrong []string) {
 	return sys.check(heads)
 }
 
-// check compares the journals with the ledger and with what the clients were told.
+// check compares the journals with the ledger and with the responses that clients got.
 func (sys *System) check(heads []journal.Head) (wrong []string) {
 	defs := make(map[string]*saga.Definition)
 	for _, source := range []string{books, fails} {
@@ -206,7 +206,7 @@ func (sys *System) check(heads []journal.Head) (wrong []string) {
 		if err != nil {
 			sys.t.Fatal(err)
 		}
-		c.Add(c.Look(invariant.Saga{ID: h.ID, Definition: defs[h.Definition], Head: &h, Records: records}))
+		c.Add(c.Check(invariant.Saga{ID: h.ID, Definition: defs[h.Definition], Head: &h, Records: records}))
 	}
 	for _, v := range c.End() {
 		wrong = append(wrong, v.String())

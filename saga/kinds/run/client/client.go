@@ -178,11 +178,11 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 		report.InDoubt = false // the effects that remain will not change: a person must act
 		return report.Answer()
 	}
-	order, err := saga.Command{Do: saga.Revert{}, Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
+	message, err := saga.Command{Do: saga.Revert{}, Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
 	if err != nil {
 		return refused("request_invalid", "%v", err)
 	}
-	if err := c.Engine.Send(ctx, order); err != nil {
+	if err := c.Engine.Send(ctx, message); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}

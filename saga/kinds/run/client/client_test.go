@@ -262,7 +262,7 @@ func TestCancelGoesDown(t *testing.T) {
 	r.ends(r.children(id)["parent"], saga.Compensated)
 }
 
-// The node dies, or stops, at any time: the family goes on, and every child runs once.
+// The node dies, or stops, at any time: the family continues, and every child runs once.
 func TestRestarts(t *testing.T) {
 	r := newRig(t, child, parent, grandparent)
 	r.world.stop["POST last"] = true

@@ -86,7 +86,8 @@ func TestRevertAtWork(t *testing.T) {
 	r.both(r.start("p1", "null"))
 }
 
-// The same, and the parent goes on without the step: the child is undone, as nothing counts on it.
+// The same, and the parent continues without the step: the child is undone, as nothing counts on
+// it.
 func TestContinues(t *testing.T) {
 	r := lossyRig(t, 1, child, "saga: p2\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none, on_error: continue}\n")
 	if of, kid := r.both(r.start("p2", "null")); of != saga.Succeeded || kid != saga.Compensated {
@@ -114,7 +115,7 @@ func TestParentEnded(t *testing.T) {
 // After a restart the child cannot be read for a moment: that does not mean that it was not
 // started.
 func TestBlind(t *testing.T) {
-	r := newRig(t, child, "saga: p3\nsteps:\n  - id: both\n    parallel:\n      - {id: sub, run: child, input: {n: 1}, retry: none}\n      - {id: beside, sleep: 500ms}\n")
+	r := newRig(t, child, "saga: p3\nsteps:\n  - id: both\n    parallel:\n      - {id: sub, run: child, input: {n: 1}, retry: none}\n      - {id: other, sleep: 500ms}\n")
 	id := r.start("p3", "null")
 	r.await(id, "started", func(*machine.Machine) bool {
 		m := r.machine(r.children(id)["child"])

@@ -68,9 +68,9 @@ func TestNeverStarted(t *testing.T) {
 		t.Errorf("the undo says %+v", d)
 	}
 	// These go with its last record, as the child would need them after a split.
-	posts := m.Messages(journal.Record{Kind: journal.Finished})
-	if len(posts) != 1 || posts[0].Saga.String() != kid || !strings.Contains(string(posts[0].Data), `"revert"`) {
-		t.Errorf("with its end it posts %v", posts)
+	list := m.Messages(journal.Record{Kind: journal.Finished})
+	if len(list) != 1 || list[0].Saga.String() != kid || !strings.Contains(string(list[0].Data), `"revert"`) {
+		t.Errorf("with its end it sends %v", list)
 	}
 	if got, want := r.world.requests(), []string{"POST a", "DELETE a"}; !slices.Equal(got, want) {
 		t.Errorf("the world saw %q, want %q", got, want)
@@ -119,8 +119,8 @@ func (f *forgetful) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error
 	return head, err
 }
 
-// A child that has told its parent of its success, and is not found, was there: a person has to
-// look.
+// A child that reported its success to its parent, and is not found, did exist: a person has to
+// check.
 func TestChildIsGone(t *testing.T) {
 	r := newRig(t, child, parent)
 	r.world.stop["POST parent/after"] = true
@@ -135,7 +135,7 @@ func TestChildIsGone(t *testing.T) {
 	f.on.Store(false)
 }
 
-// second loses the first start, and holds the others up until it is told to let them through.
+// second loses the first start, and delays the others until it may let them through.
 type second struct {
 	next    engine.Caller
 	starts  atomic.Int64

@@ -7,14 +7,14 @@ import (
 	"recourse/saga"
 )
 
-// order checks a command, and adds the events of its response.
-func (c *checker) order(o Op) {
+// command checks a command, and adds the events of its response.
+func (c *checker) command(o Op) {
 	s, a := c.byID[o.Saga], o.Answer
 	switch {
 	case a.unknown():
 		c.lost(s, o)
 	case s == nil:
-		c.fail("an order was answered about a saga that is not there", o)
+		c.fail("a command to a saga that does not exist was answered", o)
 	case a.Code == "key_in_flight": // implies nothing for the saga
 	case o.Verb() == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
 		c.retried(s, o)
@@ -37,7 +37,7 @@ func (c *checker) lost(s *Saga, o Op) {
 	}
 	at := append(s.carriedOut(o.Command.Reason), s.turnedDown(o.Command.Reason, "")...)
 	if len(at) > 1 {
-		c.fail("an order that was given once is in the journal twice", o)
+		c.fail("a command that was sent once is in the journal twice", o)
 	}
 	if len(at) > 0 {
 		c.says(s, o, event{writes: true, at: exactly(at...)})
@@ -51,8 +51,8 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 	if seq := o.Command.IfSeq; seq != 0 {
 		at = slices.DeleteFunc(at, func(n int64) bool { return n != seq+1 })
 	}
-	if given := c.asked[mark]; len(at) > given {
-		c.fail(fmt.Sprintf("an order that was given %d times was carried out %d times", given, len(at)), o)
+	if sent := c.asked[mark]; len(at) > sent {
+		c.fail(fmt.Sprintf("a command that was sent %d times was carried out %d times", sent, len(at)), o)
 	}
 	if o.Verb() == "cancel" && s.End() == saga.Succeeded {
 		c.fail("a saga succeeded although its cancel was acknowledged", o)
@@ -64,10 +64,10 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 	case len(seen) > 0:
 		c.says(s, o, event{writes: true, at: exactly(seen...)})
 	case !stored:
-		c.fail("an order was acknowledged, but the journal that it showed does not have it", o)
+		c.fail("a command was acknowledged, but the journal that it showed does not have it", o)
 		return
 	case len(at) == 0 && len(s.turnedDown(mark, "")) == 0 && !s.End().Terminal():
-		c.fail("an order was stored, but nobody has read it", o)
+		c.fail("a command was stored, but nobody has read it", o)
 		return
 	}
 	if o.Verb() == "resolve" { // the response is the step

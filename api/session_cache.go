@@ -1,0 +1,121 @@
+package api
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga/history"
+)
+
+// Bounds of the sessions in memory.
+const (
+	mostShared   = 512
+	sharedFor    = time.Minute // after the last request
+	sharedBytes  = 4 << 20     // of a session's records; a larger one is read again by each request
+	sweepsShared = 10 * time.Second
+)
+
+// sharedSessions keeps the sessions in memory whose agents are at work, so that a request reads
+// only the records that are new. One request at a time uses a session, except while it waits.
+type sharedSessions struct {
+	mu    sync.Mutex
+	all   map[uuid.UUID]*sharedSession // guarded by mu
+	swept time.Time                    // guarded by mu
+}
+
+type sharedSession struct {
+	mu    sync.Mutex
+	l     *live     // nil: not read yet. Guarded by mu
+	users int       // guarded by sharedSessions.mu
+	used  time.Time // guarded by sharedSessions.mu
+}
+
+// enter returns the entry of a session.
+func (a *sharedSessions) enter(id uuid.UUID) *sharedSession {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = make(map[uuid.UUID]*sharedSession)
+	}
+	e := a.all[id]
+	if e == nil {
+		e = &sharedSession{}
+		a.all[id] = e
+	}
+	e.users++
+	return e
+}
+
+// leave ends the use of an entry. Entries that nobody uses are dropped after a while, or at once if
+// there are too many.
+func (a *sharedSessions) leave(e *sharedSession) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	e.users--
+	e.used = now
+	if len(a.all) <= mostShared && now.Sub(a.swept) < sweepsShared {
+		return
+	}
+	a.swept = now
+	for id, other := range a.all { // any order
+		if other.users == 0 && (len(a.all) > mostShared || now.Sub(other.used) > sharedFor) {
+			delete(a.all, id)
+		}
+	}
+}
+
+// session returns a session. The request has it for itself, except while it waits, until serve
+// releases it. Errors: session_not_found, and those of load.
+func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
+	k := c.(*call)
+	ctx := c.Request().Context()
+	e := s.sessions.enter(id)
+	e.mu.Lock()
+	k.release = func() {
+		if e.l != nil && e.l.bytes() > sharedBytes {
+			e.l = nil
+		}
+		e.mu.Unlock()
+		s.sessions.leave(e)
+	}
+	if e.l != nil {
+		err := e.l.more(ctx)
+		if err == nil {
+			return e.l, nil
+		}
+		e.l = nil // it may be inconsistent, or deleted
+		if ctx.Err() != nil {
+			return nil, err
+		}
+	}
+	l, err := s.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if l.def.Session == nil {
+		return nil, fail("session_not_found", "saga %s is not a session: GET /v1/sagas/%s shows it", id, id).of(id)
+	}
+	l.log, l.shared = new(history.Steps), &e.mu
+	for i := range l.records {
+		if err := l.log.Add(&l.records[i]); err != nil {
+			return nil, errors.Join(errNoSession, err)
+		}
+	}
+	e.l = l
+	return l, nil
+}
+
+var errNoSession = errors.New("the session cannot be read")
+
+// bytes returns the size of the data of a session's records.
+func (l *live) bytes() (n int) {
+	for i := range l.records {
+		n += len(l.records[i].Data)
+	}
+	return n
+}

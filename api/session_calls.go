@@ -1,0 +1,247 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/machine"
+)
+
+// Bounds of calls.
+const (
+	maxCallInput = 256 << 10
+	callWait     = 30 * time.Second // how long a call waits for its end by default
+	maxCallID    = 255
+	maxAgain     = 1_000_000
+)
+
+// call serves POST /v1/sessions/{id}/calls.
+func (s *server) call(c echo.Context) error {
+	o, err := s.readObject(c, "action", "input", "id", "again", "wait")
+	if err != nil {
+		return err
+	}
+	cmd := saga.CallAction{Action: o.str("action"), ID: o.str("id"), Input: o.raw("input")}
+	wait := callWait
+	if o.fields["wait"] != nil {
+		wait = o.within("wait", 0, s.cfg.Limits.Wait)
+	}
+	if cmd.Action == "" {
+		o.bad("/action", "missing_field", `name the action: {"action": "refund", "input": {…}}`)
+	}
+	if o.into("again", &cmd.Again, "a whole number") && (cmd.Again < 0 || cmd.Again > maxAgain) {
+		o.bad("/again", "bad_number", "again is from 0 to %d", maxAgain)
+	}
+	if len(cmd.ID) > maxCallID || hasControl(cmd.ID) {
+		o.bad("/id", "bad_id", "an id has at most %d bytes", maxCallID)
+	}
+	if cmd.ID != "" && cmd.Again != 0 {
+		o.bad("/again", "bad_field", "again makes another call with the same input; a call with an id is another one if its id is: send one of them")
+	}
+	if len(cmd.Input) > maxCallInput {
+		o.bad("/input", "too_long", "an input has at most %d bytes: store it elsewhere, and send a reference", maxCallInput)
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	l, err := s.lifeOf(c)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(wait)
+	cmd.Life = l.number
+	if err := l.chooseAction(&cmd); err != nil {
+		return err
+	}
+	identity, refusal := l.m.Identity(&cmd)
+	if refusal != nil {
+		return asProblem(refusal).of(l.id)
+	}
+	cmd.Before = s.asked.count(l.id, l.number, identity)
+	known := l.m.CallCount()
+	path, err := l.ask(c, saga.Command{Do: cmd})
+	if err != nil {
+		return err
+	}
+	replayed := l.m.CallIndex(path) < known
+	if _, err := l.await(c.Request().Context(), max(time.Until(until), 0), func() bool { return l.m.CallStatus(path).Ended() || l.ended() }); err != nil {
+		return err
+	}
+	if err := l.replyCall(c, path, replayed); err != nil {
+		return err
+	}
+	// Only a call whose end the agent has got counts: a request that is repeated after a lost
+	// response is the same call.
+	if l.m.CallStatus(path).Ended() && c.Request().Context().Err() == nil {
+		s.asked.add(l.id, l.number, identity, cmd.Before)
+	}
+	return nil
+}
+
+// chooseAction checks the action of a call, and removes its version, which the session has pinned.
+// Errors: action_not_found, invalid_request.
+func (l *life) chooseAction(cmd *saga.CallAction) error {
+	name, version, versioned := strings.Cut(cmd.Action, "@")
+	actions := l.def.Session.Actions
+	if actions[name] == nil {
+		hint := dsl.Suggest(name, sortedKeys(actions))
+		if hint == "" {
+			hint = "; it has " + strings.Join(sortedKeys(actions), ", ")
+		}
+		return fail("action_not_found", "the session has no action %.100q%s", cmd.Action, hint).of(l.id)
+	}
+	if pinned := actions[name].Step.Use.Version; versioned && parseVersion(version) != pinned {
+		return fail("invalid_call", "the session has pinned version %d of action %s, not %.40q: leave the version out", pinned, name, version).
+			with(saga.Finding{Pointer: "/action", Code: "bad_version", Detail: "the session has pinned another version"}).of(l.id)
+	}
+	cmd.Action = name
+	return nil
+}
+
+// replyCall responds with a call: 200 if it has ended, and 202 if it has not.
+func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
+	v, ok := machine.CallOf(l.m, l.log, path)
+	if !ok {
+		return noCall(path).of(l.id)
+	}
+	v.Replayed = replayed
+	status := http.StatusOK
+	if !v.Status.Ended() {
+		status = http.StatusAccepted
+	}
+	return reply(c, status, v)
+}
+
+// listCalls serves GET /v1/sessions/{id}/calls, all on one page.
+func (s *server) listCalls(c echo.Context) error {
+	if _, err := readQuery(c); err != nil {
+		return err
+	}
+	l, err := s.readSession(c)
+	if err != nil {
+		return err
+	}
+	calls := machine.Calls(l.m, l.log)
+	if calls == nil {
+		calls = []machine.CallView{}
+	}
+	return reply(c, http.StatusOK, page[machine.CallView]{Data: calls})
+}
+
+// getCall serves GET /v1/sessions/{id}/calls/{path}.
+func (s *server) getCall(c echo.Context) error {
+	q, err := readQuery(c, "wait")
+	if err != nil {
+		return err
+	}
+	wait := q.within("wait", s.cfg.Limits.Wait)
+	if err := q.err(); err != nil {
+		return err
+	}
+	l, err := s.readSession(c)
+	if err != nil {
+		return err
+	}
+	path := param(c, "path")
+	if _, err := l.await(c.Request().Context(), wait, func() bool {
+		status := l.m.CallStatus(path)
+		return status == "" || status.Ended() || l.ended()
+	}); err != nil {
+		return err
+	}
+	v, ok := machine.CallOf(l.m, l.log, path)
+	if !ok {
+		return noCall(path).of(l.id)
+	}
+	return reply(c, http.StatusOK, v)
+}
+
+func noCall(path string) *problem {
+	return fail("call_not_found", "the session has no call %.100q: GET …/calls lists them", path)
+}
+
+// undoCall serves POST /v1/sessions/{id}/calls/{path}/undo.
+func (s *server) undoCall(c echo.Context) error {
+	o, err := s.readObject(c, "reason")
+	if err != nil {
+		return err
+	}
+	cmd := saga.Command{Do: saga.UndoCall{}, Path: param(c, "path"), Reason: o.reason(false)}
+	if err := o.incomplete(); err != nil {
+		return err
+	}
+	l, err := s.readSession(c)
+	if err != nil {
+		return err
+	}
+	if l.m.CallStatus(cmd.Path) == "" {
+		return noCall(cmd.Path).of(l.id)
+	}
+	cmd.Actor = callerOf(c).name
+	if _, _, byToken, _ := tokenOf(c); byToken {
+		number, _, _ := l.m.Life()
+		cmd.Do = saga.UndoCall{Life: number}
+	}
+	if _, err := l.ask(c, cmd); err != nil {
+		return err
+	}
+	v, ok := machine.CallOf(l.m, l.log, cmd.Path)
+	if !ok {
+		return noCall(cmd.Path).of(l.id)
+	}
+	return reply(c, http.StatusAccepted, v)
+}
+
+// mostCounted is how many sessions have their calls counted.
+const mostCounted = 10_000
+
+// askedCalls counts the calls of the last life of each session whose ends it has got, by identity.
+// It is kept in memory: after a restart, or on another node, a call gets the response to an earlier
+// one again, and never has a second effect.
+type askedCalls struct {
+	mu       sync.Mutex
+	sessions map[uuid.UUID]*lifeCalls // guarded by mu
+}
+
+type lifeCalls struct {
+	life  int
+	asked map[string]int
+}
+
+// count returns how many calls with this identity the life has made.
+func (a *askedCalls) count(session uuid.UUID, life int, identity string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.sessions[session]; l != nil && l.life == life {
+		return l.asked[identity]
+	}
+	return 0
+}
+
+// add counts a call that came after so many others. Two requests at once are one call.
+func (a *askedCalls) add(session uuid.UUID, life int, identity string, before int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.sessions[session]
+	if l == nil || l.life != life {
+		if a.sessions == nil {
+			a.sessions = make(map[uuid.UUID]*lifeCalls)
+		}
+		for other := range a.sessions { // any of them
+			if len(a.sessions) < mostCounted {
+				break
+			}
+			delete(a.sessions, other)
+		}
+		l = &lifeCalls{life: life, asked: make(map[string]int)}
+		a.sessions[session] = l
+	}
+	l.asked[identity] = max(l.asked[identity], before+1)
+}

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/saga/machine"
+)
+
+// TestSessionRepeatedRequest: a request whose response the agent did not get is the same call when
+// it is repeated, also if the call has failed meanwhile.
+func TestSessionRepeatedRequest(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	fails := `{"action": "mail", "input": {"order": "A", "text": "x"}, "wait": "0ms"}`
+	if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/mail/send"}, Do: world.Do{Before: world.FaultStatus, Status: 422}}); err != nil {
+		t.Fatal(err)
+	}
+	a.do("POST", "/calls", fails)
+	var v machine.CallView
+	a.do("GET", "/calls/mail%5B0%5D?wait=10s", "").want(200).into(&v)
+	if v.Status != machine.CallFailed {
+		t.Fatalf("the call: %+v", v)
+	}
+	// The 202 above did not say how the call ended, so this is not another call.
+	a.do("POST", "/calls", fails).want(200).into(&v)
+	if v.Path != "mail[0]" || !v.Replayed {
+		t.Errorf("the repeated request: %+v", v)
+	}
+	// Now the agent knows that the call has failed, and makes it again.
+	a.do("POST", "/calls", strings.Replace(fails, "0ms", "10s", 1)).want(200).into(&v)
+	if v.Path != "mail[1]" || v.Replayed {
+		t.Errorf("the call after the failure: %+v", v)
+	}
+}
+
+// TestSessionLeaseIsNoTask: nobody can end a lease with what the journal shows.
+func TestSessionLeaseIsNoTask(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	id := uuid.FromStringOrNil(a.id)
+	secret := sha256.Sum256([]byte(a.secret))
+	token := sha256.Sum256([]byte(hex.EncodeToString(secret[:]))) // of the hash in the journal
+	l := lease{token: uuid.UUID(token[:uuid.Size]), saga: id, way: journal.Do, attempt: 1}
+	task := machine.TaskID(id, "", journal.Do, 1)
+	for _, what := range []string{"heartbeat", "complete", "fail"} {
+		body := fmt.Sprintf(`{"lease": %q}`, l.String())
+		if what == "fail" {
+			body = fmt.Sprintf(`{"lease": %q, "error": "gone"}`, l.String())
+		}
+		x.do("POST", "/v1/tasks/"+task.String()+"/"+what, body).problem(409, "lease_lost")
+	}
+	if _, err := x.store.Heartbeat(context.Background(), task, l.token); err != nil {
+		t.Errorf("the test does not know the lease: %v", err)
+	}
+	a.do("POST", "/heartbeat", "").want(200)
+}
+
+// TestSessionNames: an action's name may have dashes, in a session and in a run.
+func TestSessionNames(t *testing.T) {
+	x := newFixture(t)
+	x.do("PUT", "/v1/actions/send-charge", strings.Replace(agentActions["charge"], "action: charge", "action: send-charge", 1)).want(201)
+	var v sessionView
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["send-charge"]}`).want(201).into(&v)
+	a := &agent{x: x, id: v.ID, secret: NewSecret()}
+	a.attach("").want(200)
+	if c := a.call(`{"action": "send-charge", "input": {"order": "A", "amount": 1}}`); c.Path != "send-charge[0]" {
+		t.Errorf("path %s", c.Path)
+	}
+	run := x.do("POST", "/v1/actions/send-charge/run", `{"input": {"order": "B", "amount": 1}}`, header{"Prefer", "wait=10"}).want(201).saga()
+	if run.Status != "succeeded" {
+		t.Errorf("the run: %+v", run)
+	}
+	priced := func(name, currency string) {
+		x.do("PUT", "/v1/actions/"+name, "action: "+name+"\nagents: auto\nhttp: POST ${vars.pay}/charges\nin_doubt: retry\ncompensate: none\ncost: 1 "+currency+"\n").want(201)
+	}
+	priced("euro", "EUR")
+	priced("dollar", "USD")
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["euro", "dollar"]}`).problem(422, "invalid_session")
+}
+
+// TestSessionIsNotRetried: an operator does not start a copy of an aborted session, which no agent
+// would know.
+func TestSessionIsNotRetried(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	a.do("POST", "/abort", "").want(202)
+	x.until(a.id, func(v machine.View) bool { return v.Status.Terminal() })
+	x.do("POST", "/v1/sagas/"+a.id+"/retry", `{"reason": "again"}`).problem(http.StatusUnprocessableEntity, "not_available")
+}
+
+// TestSessionGrantBudget: a budget without a currency is in the grant's, and a grant without one is
+// in that of the actions.
+func TestSessionGrantBudget(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	x.do("PUT", "/v1/actions/dinar", "action: dinar\nagents: auto\nhttp: POST ${vars.pay}/charges\nin_doubt: retry\ncompensate: none\ncost: 1 KWD\n", header{"Authorization", "Bearer " + admin}).want(201)
+	open := func(secret, more string) *answer {
+		return x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["dinar"]`+more+`}`, header{"Authorization", "Bearer " + secret})
+	}
+	dollars := addAgentKey(x, "dollars", nil, nil, "5.00 USD")
+	open(dollars, `, "budget": {"amount": "5.00"}`).problem(422, "invalid_start")
+	open(dollars, "").problem(422, "invalid_start")
+	bare := addAgentKey(x, "bare", nil, nil, "5.00")
+	var v sessionView
+	open(bare, "").want(201).into(&v)
+	if v.Cost.Budget != "5.00" || v.Cost.Currency != "KWD" {
+		t.Errorf("budget %s %s", v.Cost.Budget, v.Cost.Currency)
+	}
+	open(bare, `, "budget": "6 KWD"`).problem(403, "forbidden")
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/internal/intake"
+	"recourse/saga"
+)
+
+// TokenPrefix begins every session token, so that scanners for leaked secrets recognize it. The
+// session's id follows, as 32 hex digits, then an underscore and the secret of the process.
+const TokenPrefix = "rst_"
+
+// secretLength is the length of a process's secret: 32 bytes in base64url.
+const secretLength = 43
+
+// NewSecret returns the secret of a process, of 256 random bits.
+func NewSecret() string {
+	var bits [32]byte
+	rand.Read(bits[:]) // never fails: see crypto/rand
+	return base64.RawURLEncoding.EncodeToString(bits[:])
+}
+
+// Token returns the token of a process that has attached to a session.
+func Token(session uuid.UUID, secret string) string {
+	return TokenPrefix + hex.EncodeToString(session.Bytes()) + "_" + secret
+}
+
+// hashSecret returns what the journal knows of a secret; "" for none. A secret has 256 random bits,
+// so a slow hash would not make it safer.
+func hashSecret(secret string) string {
+	if secret == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// bearer returns the credentials in the Authorization header; "" if there are none.
+func bearer(c echo.Context) string {
+	scheme, secret, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+// tokenOf returns the parts of the request's session token. ok is false if the request has none.
+func tokenOf(c echo.Context) (session uuid.UUID, hash string, ok bool, err error) {
+	rest, ok := strings.CutPrefix(bearer(c), TokenPrefix)
+	if !ok {
+		return uuid.Nil, "", false, nil
+	}
+	id, secret, _ := strings.Cut(rest, "_")
+	b, err := hex.DecodeString(id)
+	if err != nil || len(b) != uuid.Size || len(secret) != secretLength {
+		return uuid.Nil, "", true, unknownToken()
+	}
+	return uuid.UUID(b), hashSecret(secret), true, nil
+}
+
+func unknownToken() *problem {
+	return fail("unknown_token", "a session token is rst_, the session's id without dashes, _ and the secret with which the process has attached")
+}
+
+// agentCaller is the caller of a request with a session token.
+var agentCaller = caller{name: "agent"}
+
+// authorizeLife lets a request with a session token pass. The handlers check the token: see lifeOf.
+func authorizeLife(k *call) error {
+	if _, _, _, err := tokenOf(k); err != nil {
+		return err
+	}
+	k.who = agentCaller
+	return nil
+}
+
+// refuseKey returns the problem of a request without a session token on a route that needs one.
+func (s *server) refuseKey(k *call) error {
+	if k.Request().Header.Get(echo.HeaderAuthorization) == "" {
+		return fail("token_required", "send `Authorization: Bearer rst_…`: the token of the process that has attached to the session")
+	}
+	if who, err := s.identify(k); err != nil {
+		return err
+	} else if err := s.limited(who); err != nil {
+		return err
+	}
+	return fail("forbidden", "only the process that has attached to the session does this: send its session token instead of an API key")
+}
+
+// life is the life of a session in whose name a request is made.
+type life struct {
+	*live
+	number int
+}
+
+// lifeOf returns the session in the request's path, and the life that its token belongs to. The
+// token must be that of the last life, and its lease must not have ended. Errors: token_required,
+// unknown_token, superseded.
+func (s *server) lifeOf(c echo.Context) (*life, error) {
+	id, err := sagaID(c)
+	if err != nil {
+		return nil, err
+	}
+	session, hash, given, err := tokenOf(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case !given:
+		return nil, fail("token_required", "send `Authorization: Bearer rst_…`: the token of the process that has attached to the session").of(id)
+	case session != id:
+		return nil, fail("unknown_token", "the token is that of another session").of(id)
+	}
+	l, err := s.session(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return l.life(c.Request().Context(), hash)
+}
+
+// life returns the life of a token's hash.
+func (l *live) life(ctx context.Context, hash string) (*life, error) {
+	number, token, ongoing := l.m.Life()
+	switch {
+	case token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(hash)) == 1:
+		if !ongoing && !l.m.Closed() {
+			return nil, fail("superseded", "the lease of this process has ended, because it sent no heartbeat: attach with the same secret to continue").of(l.id)
+		}
+		intake.Known(ctx)
+		// The rate is that of the key that has opened the session, so that sessions cannot be used
+		// to get more.
+		if err := l.s.limited(caller{name: l.m.Starter()}); err != nil {
+			return nil, err
+		}
+		return &life{live: l, number: number}, nil
+	case l.m.Superseded(hash):
+		return nil, fail("superseded", "another process of the agent has attached to the session: stop this one").of(l.id)
+	}
+	return nil, unknownToken().of(l.id)
+}
+
+// agentName returns the name under which a session's agent appears in journals.
+func agentName(d *saga.SessionData) string { return "agent:" + d.Name }

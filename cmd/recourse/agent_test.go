@@ -1,0 +1,415 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/api"
+	"recourse/examples/world"
+	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
+	"recourse/internal/test/buffer"
+)
+
+const agentActions = "../../examples/agents/refund/actions"
+
+// agentRun is `recourse agent run`, run inside the test, with a shell script as its agent.
+type agentRun struct {
+	stop   context.CancelFunc // as a signal does
+	ended  chan int           // receives the exit code
+	out    buffer.Buffer
+	errOut buffer.Buffer
+}
+
+func startAgent(t *testing.T, env []string, script string, flags ...string) *agentRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
+	args := append([]string{"agent", "run", "--name", "refund", "--actions", "look,refund,mail", "--lease", "5s"}, flags...)
+	m := Main{Args: append(args, "--", "sh", "-c", script), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
+	go func() { a.ended <- m.Run(ctx) }()
+	t.Cleanup(cancel)
+	return a
+}
+
+// exits fails the test unless the command ends with this code.
+func (a *agentRun) exits(t *testing.T, want int, says string) {
+	t.Helper()
+	select {
+	case code := <-a.ended:
+		if code != want || !strings.Contains(a.errOut.String(), says) {
+			t.Errorf("exit %d, want %d and %q:\n%s%s", code, want, says, a.out.String(), a.errOut.String())
+		}
+	case <-time.After(40 * time.Second):
+		t.Fatalf("the command has not ended:\n%s%s", a.out.String(), a.errOut.String())
+	}
+	if strings.Contains(a.errOut.String(), api.TokenPrefix) {
+		t.Errorf("a token is printed:\n%s", a.errOut.String())
+	}
+}
+
+// tokenIn waits until the agent has written its token into a file, and returns the token.
+func tokenIn(t *testing.T, path string) string {
+	t.Helper()
+	for range 1000 {
+		if b, err := os.ReadFile(path); err == nil && bytes.HasSuffix(b, []byte("\n")) {
+			return strings.TrimSpace(string(b))
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Fatal("the agent has not begun")
+	return ""
+}
+
+// in sends a request of a session with a token, and decodes the response.
+func (s *serving) in(t *testing.T, token, method, part, body string, into any) int {
+	t.Helper()
+	return s.inWith(t, "Bearer "+token, token, method, part, body, into)
+}
+
+// inWith does the same with any credentials.
+func (s *serving) inWith(t *testing.T, credentials, token, method, part, body string, into any) int {
+	t.Helper()
+	id := strings.Split(token, "_")[1]
+	id = strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+remote.SessionPath(id)+"/"+part, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if credentials != "" {
+		req.Header.Set("Authorization", credentials)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return resp.StatusCode
+}
+
+// agents serves the actions of the refund agent.
+func agents(t *testing.T) (*world.Server, *serving) {
+	t.Helper()
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", agentActions)
+	return w, s
+}
+
+func refundOf(order string, amount int) string {
+	return fmt.Sprintf(`{"action": "refund", "input": {"order": %q, "amount": %d}, "wait": "10s"}`, order, amount)
+}
+
+func TestAgentCommits(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	env := s.env
+	a := startAgent(t, env, `echo "$RECOURSE_URL $RECOURSE_LIFE $RECOURSE_RESUMED $RECOURSE_INPUT"; cat; test -n "$RECOURSE_SESSION"`,
+		"--input", `{"amount": 19.10}`, "--key", "ticket-1")
+	a.exits(t, cli.OK, "committed")
+	if want := s.url + " 1 false {\"amount\":19.10}\n"; a.out.String() != want {
+		t.Errorf("the agent printed %q, not %q", a.out.String(), want)
+	}
+	// The same command again finds that the session has ended.
+	startAgent(t, env, "exit 1", "--input", `{"amount": 19.10}`, "--key", "ticket-1").exits(t, cli.OK, "the session is committed")
+	startAgent(t, env, "exit 1", "--key", "ticket-1").exits(t, cli.Usage, "") // another input
+}
+
+// waits is the script of an agent that writes its token into a file, and does the rest after let.
+func waits(token, rest string) string {
+	return "echo $RECOURSE_TOKEN >" + token + "; until test -e " + token + ".go; do sleep 0.05; done; " + rest
+}
+
+func let(t *testing.T, token string) {
+	t.Helper()
+	if err := os.WriteFile(token+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAgentAborts(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 76"))
+	if status := s.in(t, tokenIn(t, token), "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
+		t.Errorf("refund: %d", status)
+	}
+	let(t, token)
+	a.exits(t, 3, "all its effects are undone")
+	if l := w.Ledger(); len(l.Effects()) != 1 || len(l.Live()) != 0 {
+		t.Errorf("effects %+v", l.Effects())
+	}
+
+	token = filepath.Join(t.TempDir(), "token")
+	a = startAgent(t, s.env, waits(token, "exit 76"))
+	s.in(t, tokenIn(t, token), "POST", "calls", `{"action": "mail", "input": {"to": "a@shop.example", "order": "o-1"}}`, nil)
+	let(t, token)
+	a.exits(t, 4, "mail[0]")
+}
+
+// A process that fails is run again, in a life of its own, and not too often.
+func TestAgentRestarts(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	a := startAgent(t, s.env, `echo $RECOURSE_LIFE $RECOURSE_RESUMED; test $RECOURSE_LIFE = 2 || exit 9`, "--key", "a")
+	a.exits(t, cli.OK, "the agent has exited with 9; life 2 begins")
+	if a.out.String() != "1 false\n2 true\n" {
+		t.Errorf("lives %q", a.out.String())
+	}
+	startAgent(t, s.env, `kill -9 $$`, "--key", "b", "--restarts", "0").exits(t, cli.Failed, "the agent was killed")
+	// It has detached, so the session is free.
+	a = startAgent(t, s.env, `echo $RECOURSE_LIFE`, "--key", "b")
+	a.exits(t, cli.OK, "found")
+	if strings.Contains(a.errOut.String(), "another process") || a.out.String() != "2\n" {
+		t.Errorf("%s%s", a.out.String(), a.errOut.String())
+	}
+}
+
+// The session is not committed while a call is open.
+func TestAgentWaitsForItsCalls(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay"}, Times: 1, Do: world.Do{DelayMS: 2500}}); err != nil {
+		t.Fatal(err)
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 0"))
+	if status := s.in(t, tokenIn(t, token), "POST", "calls", strings.Replace(refundOf("o-1", 1910), "10s", "0s", 1), nil); status != http.StatusAccepted {
+		t.Errorf("refund: %d", status)
+	}
+	let(t, token)
+	a.exits(t, cli.OK, "refund[0]")
+	if n := len(w.Ledger().Live()); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A parked process is run again once the call that it waits for has ended.
+func TestAgentParks(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "test $RECOURSE_LIFE = 2 || exit 75"), "--restarts", "0")
+	var v struct {
+		Path     string
+		WaitsFor string `json:"waits_for"`
+	}
+	if status := s.in(t, tokenIn(t, token), "POST", "calls", strings.Replace(refundOf("o-1", 20000), "10s", "1s", 1), &v); status != http.StatusAccepted || v.WaitsFor != "approval" {
+		t.Errorf("refund: %d %+v", status, v)
+	}
+	let(t, token)
+	<-time.After(time.Second)
+	id := s.sessionID(t)
+	ok(t, s.env, "approve", id, v.Path, "--yes")
+	a.exits(t, cli.OK, "refund[0] (approval)")
+	if n := len(w.Ledger().Live()); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// sessionID returns the id of the newest session.
+func (s *serving) sessionID(t *testing.T, more ...string) string {
+	t.Helper()
+	var list []struct{ ID string }
+	if err := json.Unmarshal([]byte(ok(t, append(more, s.env...), "sessions", "list", "-o", "json")), &list); err != nil || len(list) == 0 {
+		t.Fatalf("no session: %v", err)
+	}
+	return list[0].ID
+}
+
+// An agent whose session someone aborts is stopped.
+func TestAgentIsStopped(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, `trap 'echo stopped; exit 0' TERM; `+waits(token, "exit 0"))
+	s.in(t, tokenIn(t, token), "POST", "calls", refundOf("o-1", 1910), nil)
+	id := s.sessionID(t)
+	if out := ok(t, s.env, "sessions", "show", id[:13]); !strings.Contains(out, "life 1, attached") || !strings.Contains(out, "refund[0]") {
+		t.Errorf("%s", out)
+	}
+	if out := ok(t, s.env, "sessions", "abort", id[:13], "--reason", "a mistake"); !strings.Contains(out, "compensated") {
+		t.Errorf("%s", out)
+	}
+	a.exits(t, 3, "stopping the agent")
+	if a.out.String() != "stopped\n" || len(w.Ledger().Live()) != 0 {
+		t.Errorf("%q %+v", a.out.String(), w.Ledger().Live())
+	}
+	if r := run(t, s.env, "sessions", "show", "01234567"); r.code != cli.NotFound {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// A process that another one has followed is stopped.
+func TestAgentIsSuperseded(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 0"), "--key", "a")
+	old := tokenIn(t, token)
+	secret := old[len(old)-43:]
+	if status := s.inWith(t, "", old, "POST", "attach", fmt.Sprintf(`{"holder": "other", "secret": %q, "previous": %q}`, api.NewSecret(), secret), nil); status != http.StatusOK {
+		t.Fatalf("attach: %d", status)
+	}
+	a.exits(t, 5, "another process acts for session")
+}
+
+// A signal is forwarded to the agent, whose session is then free for another process.
+func TestAgentIsInterrupted(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, `trap 'echo stopped; exit 0' TERM; `+waits(token, "exit 0"), "--key", "a")
+	tokenIn(t, token)
+	// Meanwhile, nobody else gets the session: the lease is renewed for longer than its 5 seconds.
+	startAgent(t, s.env, "exit 0", "--key", "a").exits(t, 5, "waiting until its lease ends")
+	a.stop()
+	a.exits(t, cli.Failed, "recourse sessions abort")
+	if a.out.String() != "stopped\n" {
+		t.Errorf("%q", a.out.String())
+	}
+	a = startAgent(t, s.env, "echo $RECOURSE_LIFE", "--key", "a")
+	a.exits(t, cli.OK, "committed")
+	if a.out.String() != "2\n" || strings.Contains(a.errOut.String(), "waiting") {
+		t.Errorf("%s%s", a.out.String(), a.errOut.String())
+	}
+}
+
+// An agent keeps its session while the server is away for longer than the lease.
+func TestAgentSurvivesTheServer(t *testing.T) {
+	t.Parallel()
+	_, vars := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, vars, "--database", db)
+	ok(t, s.env, "definitions", "apply", agentActions)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 0"), "--restarts", "0")
+	tokenIn(t, token)
+	s.stop()
+	<-time.After(6 * time.Second)
+	s = serve(t, vars, "--database", db, "--listen", strings.TrimPrefix(s.url, "http://"))
+	<-time.After(3 * time.Second)
+	if status := s.in(t, tokenIn(t, token), "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
+		t.Errorf("refund: %d", status)
+	}
+	let(t, token)
+	a.exits(t, cli.OK, "the server responds again")
+}
+
+func TestAgentUsage(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	base := []string{"agent", "run", "--actions", "refund"}
+	for _, tt := range []struct {
+		env, args []string
+		code      int
+		says      string
+	}{
+		{s.env, []string{"--", "no-such-program"}, cli.Usage, "no-such-program"},
+		{s.env, []string{"--name", "Refund", "--", "true"}, cli.Usage, "--name"},
+		{s.env, []string{"--budget", "much", "--", "true"}, cli.Usage, "budget"},
+		{s.env, []string{"--restarts", "-1", "--", "true"}, cli.Usage, "--restarts"},
+		{s.env, []string{"--actions", "refunds", "--", "true"}, cli.Usage, "refunds"},
+		{nil, []string{"--server", "localhost:8080", "--", "true"}, cli.Usage, "http://"},
+	} {
+		r := run(t, append(tt.env, "PATH="+os.Getenv("PATH")), append(base, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.errOut, tt.says) {
+			t.Errorf("%v: exit %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.says, r.errOut)
+		}
+	}
+}
+
+// An agent runs with a key of the role agent, which it does not see, and only within the key's
+// grant.
+func TestAgentKey(t *testing.T) {
+	t.Parallel()
+	_, vars := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	create := func(args ...string) string {
+		return "RECOURSE_API_KEY=" + strings.TrimSpace(ok(t, nil, append([]string{"keys", "create", "--database", db}, args...)...))
+	}
+	admin := create("--role", "admin")
+	key := create("--role", "agent", "--name", "bot", "--actions", "look,refund@1,mail", "--sessions", "refund,support-*", "--budget", "5.00 USD/session", "--expires", "30d")
+	if out := ok(t, nil, "keys", "list", "--database", db); !strings.Contains(out, "refund support-* look refund@1 mail 5.00 USD/session") {
+		t.Errorf("%s", out)
+	}
+	for _, args := range [][]string{
+		{"--role", "client", "--actions", "refund"}, {"--role", "agent", "--actions", "Refund!"}, {"--role", "agent", "--sessions", "[a"},
+		{"--role", "agent", "--budget", "5.00/session"}, {"--role", "agent", "--expires", "soon"}, {"--role", "agent", "--expires", "-3h"},
+	} {
+		if r := run(t, nil, append([]string{"keys", "create", "--database", db}, args...)...); r.code != cli.Usage || r.out != "" {
+			t.Errorf("%v: exit %d: %s%s", args, r.code, r.out, r.errOut)
+		}
+	}
+
+	s := serve(t, vars, "--database", db)
+	ok(t, append(s.env, admin), "definitions", "apply", agentActions)
+	env := slices.Concat(s.env, []string{key})
+	startAgent(t, s.env, "exit 0").exits(t, cli.Forbidden, "")
+	startAgent(t, env, "exit 0", "--budget", "6 USD").exits(t, cli.Forbidden, "at most 5.00 USD")
+	startAgent(t, env, "exit 0", "--name", "other").exits(t, cli.Forbidden, "support-*")
+	a := startAgent(t, env, `echo "key=$RECOURSE_API_KEY"`, "--key", "a")
+	a.exits(t, cli.OK, "committed")
+	if a.out.String() != "key=\n" {
+		t.Errorf("the agent has a key: %q", a.out.String())
+	}
+	startAgent(t, env, "exit 1", "--key", "a").exits(t, cli.OK, "the session is committed")
+	if out := ok(t, append(s.env, admin), "sessions", "show", s.sessionID(t, admin)); !strings.Contains(out, "succeeded") {
+		t.Errorf("%s", out)
+	}
+	if r := run(t, env, "sessions", "list"); r.code != cli.Forbidden {
+		t.Errorf("an agent's key lists sessions: %s", r.out)
+	}
+}
+
+// The first commands of docs/agents.md do what the page says.
+func TestAgentsPage(t *testing.T) {
+	t.Parallel()
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	page := docPage(t, "agents.md")
+	sh := func(mark string) (string, int) {
+		t.Helper()
+		for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(m[1], mark) {
+				continue
+			}
+			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", m[1])
+			if c.Dir = "../.."; !strings.HasPrefix(m[1], "cd ") {
+				c.Dir = "../../examples/agents/refund"
+			}
+			c.Env = append(append(os.Environ(), s.env...), pathVar(t))
+			out, err := c.CombinedOutput()
+			if err != nil && c.ProcessState == nil {
+				t.Fatal(err)
+			}
+			return string(out), c.ProcessState.ExitCode()
+		}
+		t.Fatalf("no block with %s", mark)
+		return "", 0
+	}
+	if out, code := sh("ticket-17"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 6 {
+		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
+	}
+	if out, code := sh("ticket-20"); code != 3 || !strings.Contains(out, "gives up") || len(w.Ledger().Live()) != 6 || len(w.Ledger().Undos()) != 2 {
+		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
+	}
+}

@@ -1,0 +1,424 @@
+// Package agent has the command that runs an agent's process in a session: it opens the session,
+// keeps its lease, restarts the process when it fails, and commits or aborts the session at the
+// end.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"recourse/api"
+	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
+	"recourse/saga"
+	"recourse/saga/machine"
+)
+
+// Command is `recourse agent`.
+type Command struct {
+	Run Run `cmd:"" help:"Run an agent's process in a session: keep its lease, restart it, and commit or abort at its end."`
+}
+
+// Exit codes of `recourse agent run` besides cli.OK, Failed, Usage and Forbidden. They replace the
+// codes that other commands use for these numbers.
+const (
+	undone = 3 // the session was aborted, and all its effects are undone
+	remain = 4 // the session was aborted, and effects remain, or a person has to decide
+	held   = 5 // another process acts for the session
+)
+
+// Exit codes of the agent's process that mean something. Any other code but 0 is a failure.
+const (
+	parked  = 75 // run it again once what it waits for has come
+	aborted = 76 // abort the session
+)
+
+// defaultServer is the address of a server that runs with its defaults on this machine.
+const defaultServer = "http://127.0.0.1:8080"
+
+// Run is `recourse agent run`.
+type Run struct {
+	Server   string   `env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default http://127.0.0.1:8080."`
+	APIKey   string   `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, of the role agent. The process does not get it. Prefer the environment variable."`
+	Name     string   `default:"agent" help:"What sessions of this kind are called; default ${default}."`
+	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
+	Actions  []string `required:"" placeholder:"NAME[@VERSION],…" help:"The actions that the agent may call, separated by commas."`
+	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
+	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
+	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
+	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
+	Command  []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
+}
+
+// openRequest is the body that opens a session. With the same key it must be the same.
+type openRequest struct {
+	Name    string          `json:"name"`
+	Key     string          `json:"key,omitempty"`
+	Actions []string        `json:"actions"`
+	Input   json.RawMessage `json:"input,omitempty"`
+	Budget  string          `json:"budget,omitempty"`
+	Lease   string          `json:"lease,omitempty"`
+}
+
+// session is what the command reads of a session.
+type session struct {
+	machine.View
+	Session struct {
+		Lease string `json:"lease"`
+	} `json:"session"`
+}
+
+// Run runs the agent until its session has ended, or cannot go on.
+func (c *Run) Run(a *cli.App) error {
+	err := c.run(a)
+	if errors.Is(err, errCommitted) {
+		return nil
+	}
+	switch cli.ExitCode(err) {
+	case cli.Unreachable, cli.Conflict, cli.NotFound:
+		if _, ok := errors.AsType[*result](err); ok {
+			return err
+		}
+		return cli.Exit(cli.Failed, err) // these codes mean something else here
+	default:
+		return err
+	}
+}
+
+// result is the end of a session, as an error with an exit code.
+type result struct{ error }
+
+// Unwrap returns the error.
+func (r *result) Unwrap() error { return r.error }
+
+// errCommitted is the result of a session that is committed.
+var errCommitted = &result{cli.Exit(cli.OK, nil)}
+
+func end(code int, format string, args ...any) error {
+	return &result{cli.Exit(code, fmt.Errorf(format, args...))}
+}
+
+func (c *Run) run(a *cli.App) error {
+	program, err := exec.LookPath(c.Command[0])
+	if err != nil {
+		return cli.Exit(cli.Usage, fmt.Errorf("the agent cannot be run: %w", err))
+	}
+	if c.Restarts < 0 {
+		return cli.Exit(cli.Usage, errors.New("--restarts is 0 or more"))
+	}
+	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Lease: c.Lease}
+	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
+		return err
+	}
+	named := c.Server != ""
+	if !named {
+		c.Server = defaultServer
+	}
+	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, keyed: c.Key != ""}
+	if err := r.open(body, named); err != nil {
+		return err
+	}
+	err = r.live()
+	if r.life != nil {
+		r.life.stop()
+	}
+	return err
+}
+
+// patience is how long the command waits for a server that does not respond at the start. Later it
+// waits without a limit.
+const patience = time.Minute
+
+// open opens the session, or finds the one of the key. named: the server was named.
+func (r *runner) open(body openRequest, named bool) error {
+	ctx, cancel := context.WithTimeout(r.app.Ctx, patience)
+	defer cancel()
+	header := map[string]string{}
+	opened := func() (remote.Answer, error) {
+		return r.try(r.app.Ctx, r.flags.APIKey, remote.Call{Method: http.MethodPost, Path: "/v1/sessions", Body: body, Header: header})
+	}
+	r.reopen = opened
+	answer, err := opened() // sets the idempotency key that all attempts share
+	if cli.ExitCode(err) == cli.Unreachable && remote.Code(err) == "" && !named {
+		return cli.Exit(cli.Usage, fmt.Errorf("no server responds at %s: start one with `recourse serve`, or name one with --server; an agent cannot run without a server yet", r.flags.Server))
+	}
+	if err != nil && r.transient(ctx, err) {
+		answer, err = r.insist(ctx, opened)
+	}
+	if err != nil {
+		return err
+	}
+	if err := answer.Into(&r.session); err != nil {
+		return err
+	}
+	how := "opened"
+	if answer.Status == http.StatusOK {
+		how = "found"
+	}
+	r.note("session %s %s", r.session.ID, how)
+	return nil
+}
+
+// attachRequest is the body of an attach.
+type attachRequest struct {
+	Holder   string `json:"holder"`
+	Secret   string `json:"secret"`
+	Previous string `json:"previous,omitempty"`
+}
+
+// attached is the response to an attach.
+type attached struct {
+	Life    int   `json:"life"`
+	LeaseMS int64 `json:"lease_ms"`
+}
+
+// attach begins a life with a secret. previous is the secret of the life that it replaces.
+func (r *runner) attach(ctx context.Context, secret, previous string) (d attached, _ error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	body := attachRequest{Holder: fmt.Sprintf("%s:%d", host, os.Getpid()), Secret: secret, Previous: previous}
+	answer, err := r.insist(ctx, func() (remote.Answer, error) {
+		return r.try(ctx, r.flags.APIKey, remote.Call{Method: http.MethodPost, Path: remote.SessionPath(r.session.ID, "attach"), Body: body})
+	})
+	if err != nil {
+		return d, err
+	}
+	return d, answer.Into(&d)
+}
+
+// begin begins the next life. If another process is attached, the first life waits for as long as
+// that process can be silent: a process that was killed is attached until its lease ends.
+func (r *runner) begin() error {
+	ctx := r.app.Ctx
+	secret, previous := api.NewSecret(), ""
+	until := time.Now()
+	if r.life != nil {
+		previous = r.life.secret
+		r.life.stop()
+	} else if lease, err := time.ParseDuration(r.session.Session.Lease); err == nil {
+		until = until.Add(lease + 2*time.Second)
+	}
+	for waits := false; ; {
+		d, err := r.attach(ctx, secret, previous)
+		switch code := remote.Code(err); {
+		case err == nil:
+			r.life = r.newLife(secret, d)
+			return nil
+		case code == "session_held" && time.Now().Before(until):
+			if !waits {
+				waits = true
+				r.note("another process is attached to the session: waiting until its lease ends")
+			}
+			if !r.pause(time.Second) {
+				return r.interrupted()
+			}
+		case code == "session_held", code == "superseded":
+			return end(held, "another process acts for session %s", r.session.ID)
+		case closed(code):
+			return r.finish()
+		default:
+			return err
+		}
+	}
+}
+
+// closed reports whether the code of a refusal means that the session is over for its agent.
+func closed(code string) bool { return code == "terminal" || code == "aborted" || code == "committed" }
+
+// live runs the process, life after life. It returns the end of the session, or of the command, as
+// an error.
+func (r *runner) live() error {
+	failures, quick := 0, 0
+	for {
+		if err := r.begin(); err != nil {
+			return err
+		}
+		began := time.Now()
+		code, err := r.process()
+		if err != nil {
+			return err
+		}
+		why := fmt.Sprintf("the agent has exited with %d", code)
+		switch code {
+		case 0:
+			return r.commit()
+		case aborted:
+			return r.abort()
+		case parked:
+			waits, err := r.park()
+			if err != nil {
+				return err
+			}
+			if waits {
+				continue
+			}
+			why = "the agent has parked, but no call of the session is open"
+		case killed:
+			why = "the agent was killed"
+		}
+		if failures++; failures > r.restarts {
+			r.detach()
+			return end(cli.Failed, "%s, and was restarted %d times; %s", why, r.restarts, r.goesOn())
+		}
+		if quick++; time.Since(began) > restart.Max {
+			quick = 1
+		}
+		delay := restart.Delay(quick, random())
+		r.note("%s; life %d begins in %s", why, r.life.number+1, delay.Round(100*time.Millisecond))
+		if err := r.wait(delay); err != nil {
+			return err
+		}
+	}
+}
+
+// goesOn says how to continue the session.
+func (r *runner) goesOn() string {
+	if !r.keyed {
+		return fmt.Sprintf("session %s goes on without a process: `recourse sessions abort %s` undoes its calls; with --key, a later run continues a session", r.session.ID, r.session.ID)
+	}
+	return fmt.Sprintf("session %s goes on: run the agent with the same --key, or `recourse sessions abort %s`", r.session.ID, r.session.ID)
+}
+
+// commit commits the session once its calls have ended.
+func (r *runner) commit() error {
+	said := ""
+	for {
+		_, err := r.ask(http.MethodPost, "commit", struct{}{})
+		switch code := remote.Code(err); {
+		case err == nil:
+			r.note("committed")
+			return errCommitted
+		case closed(code):
+			return r.finish()
+		case code == "calls_open":
+			if err.Error() != said {
+				said = err.Error()
+				r.note("waiting to commit: %s", said)
+			}
+		case code != "superseded": // then the heartbeat attaches again, or reports the end
+			return err
+		}
+		if err := r.wait(time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// abort aborts the session and waits until its calls are undone.
+func (r *runner) abort() error {
+	for {
+		_, err := r.ask(http.MethodPost, "abort", map[string]string{"reason": "the agent aborted the session"})
+		switch code := remote.Code(err); {
+		case err == nil, closed(code):
+			return r.finish()
+		case code != "superseded":
+			return err
+		}
+		if err := r.wait(time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// park waits until a call that was open has ended. It keeps the lease: a session without a process
+// counts as lost after a time. waits is false if no call is open.
+func (r *runner) park() (waits bool, _ error) {
+	var open []string
+	for {
+		answer, err := r.ask(http.MethodGet, "calls", nil)
+		if err == nil {
+			var list remote.Page[machine.CallView]
+			if err := answer.Into(&list); err != nil {
+				return false, err
+			}
+			if open == nil {
+				var said []string
+				for _, v := range list.Data {
+					if !v.Status.Ended() {
+						open = append(open, v.Path)
+						said = append(said, strings.TrimSuffix(v.Path+" ("+v.WaitsFor+")", " ()"))
+					}
+				}
+				if open == nil {
+					return false, nil
+				}
+				r.note("the agent is parked until a call ends: %s", strings.Join(said, ", "))
+			}
+			for _, v := range list.Data {
+				for _, path := range open {
+					if v.Path == path && v.Status.Ended() {
+						r.note("%s has ended: %s", path, v.Status)
+						return true, nil
+					}
+				}
+			}
+		} else if remote.Code(err) != "superseded" {
+			return false, err
+		}
+		if err := r.wait(time.Second); err != nil {
+			return false, err
+		}
+	}
+}
+
+// finish waits until a session that is over for its agent has ended, and returns how, as an error.
+func (r *runner) finish() error {
+	read := r.reopen // without a life there is no token, and a key of the role agent may not read
+	if r.life != nil {
+		read = func() (remote.Answer, error) {
+			return r.try(r.app.Ctx, r.token(r.life.secret), remote.Call{Method: http.MethodGet, Path: remote.SessionPath(r.session.ID)})
+		}
+	}
+	reported := false
+	for {
+		answer, err := r.insist(r.app.Ctx, read)
+		if err != nil {
+			return err
+		}
+		v := new(session) // not r.session: a heartbeat may still read that
+		if err := answer.Into(v); err != nil {
+			return err
+		}
+		switch left := len(v.Residual) + len(v.Doubts); {
+		case v.Status == saga.Succeeded:
+			r.note("the session is committed")
+			return errCommitted
+		case v.Status == saga.Compensated && left == 0:
+			return end(undone, "session %s was aborted, and all its effects are undone", v.ID)
+		case v.Status.Terminal():
+			return end(remain, "session %s was aborted, and effects remain: %s; `recourse show %s` explains them", v.ID, effects(v), v.ID)
+		case len(v.Open) > 0:
+			return end(remain, "session %s was aborted, and a person has to decide: `recourse inbox --saga %s`", v.ID, v.ID)
+		case !reported:
+			reported = true
+			r.note("the session is over for its agent: waiting for its end")
+		}
+		if !r.pause(300 * time.Millisecond) {
+			return r.interrupted()
+		}
+	}
+}
+
+// effects lists the effects that remain or may remain.
+func effects(v *session) string {
+	var list []string
+	for _, e := range v.Residual {
+		list = append(list, e.Path+" ("+e.Why+")")
+	}
+	for _, e := range v.Doubts {
+		list = append(list, e.Path+" (in doubt: "+e.Why+")")
+	}
+	if list == nil {
+		return "the session is " + string(v.Status)
+	}
+	return strings.Join(list, ", ")
+}

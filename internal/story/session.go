@@ -1,0 +1,41 @@
+package story
+
+import (
+	"fmt"
+
+	"recourse/saga"
+	"recourse/saga/history"
+)
+
+// lifeEnds are the lines of a session's timers.
+var lifeEnds = map[string]struct {
+	mark, text string
+	tone       Tone
+}{
+	saga.TimerLease:  {"✗", "the agent's process has sent no heartbeat, and its lease has ended", Doubt},
+	saga.TimerDetach: {"·", "the agent's process has detached", Plain},
+	saga.TimerLost:   {"✗", "no process of the agent has come back in time", Bad},
+}
+
+func (t *Teller) attached(d *saga.AttachedData) []Line {
+	who := "a process of the agent"
+	if d.Holder != "" {
+		who = d.Holder
+	}
+	if d.Life == t.life {
+		return t.one("☞", "", who+" attaches again", Strong)
+	}
+	t.life = d.Life
+	return t.one("☞", "", fmt.Sprintf("%s attaches, and begins life %d", who, d.Life), Strong)
+}
+
+func (t *Teller) called(e *history.Event, d *saga.CalledData) []Line {
+	text := "the agent calls " + d.Action
+	if len(d.Input) > 0 && string(d.Input) != "null" {
+		text += " with " + Short(string(d.Input), 90)
+	}
+	if d.N > 0 {
+		text += ", once more"
+	}
+	return t.one("·", e.Path, text, Plain)
+}

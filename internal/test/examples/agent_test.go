@@ -1,0 +1,209 @@
+package examples
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/examples/world"
+	"recourse/internal/test/buffer"
+	"recourse/internal/test/program"
+)
+
+const (
+	refundAgent = "../../../examples/agents/refund"
+	agentKills  = 3 // of the agent's process; once more, the server is killed
+	agentOrders = 12
+)
+
+// agentRounds returns RECOURSE_AGENT_ROUNDS, or 1: the number of sessions of a test, one after the
+// other.
+func agentRounds(t *testing.T) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("RECOURSE_AGENT_ROUNDS"), "1"))
+	if err != nil || n < 1 {
+		t.Fatalf("RECOURSE_AGENT_ROUNDS: %v", err)
+	}
+	return n
+}
+
+// orders returns the input of the refund agent, with orders whose ids begin with a prefix. The last
+// order's id begins with another one.
+func orders(n int, prefix, last string) string {
+	type order struct {
+		Order  string `json:"order"`
+		Amount int    `json:"amount"`
+		To     string `json:"to"`
+	}
+	var list []order
+	for i := range n {
+		list = append(list, order{prefix + strconv.Itoa(i), 1000 + i, "ann@shop.example"})
+	}
+	list[n-1].Order = last + strconv.Itoa(n-1)
+	b, err := json.Marshal(map[string]any{"orders": list})
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// refund runs the refund agent of examples/agents under `recourse agent run`. It kills the agent's
+// process so often and the server so often, spread over the requests to the mock services, which
+// are so many without kills.
+func (s *scene) refund(key, input string, requests, kills, restarts int) (out string, code int) {
+	s.t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		s.t.Fatalf("the refund agent needs python3: %v", err)
+	}
+	if err := s.world.AddFault(world.Rule{Do: world.Do{DelayMS: 40}}); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	defer cancel()
+	pid := filepath.Join(s.t.TempDir(), "pid")
+	// A lease that outlives each restart of the server: without it, a life ends at the restart, too.
+	cmd := exec.CommandContext(ctx, program.Path(s.t), "agent", "run", "--server", "http://"+s.server.addr, "--name", "refund", "--key", key,
+		"--actions", "look,refund,mail", "--lease", "2m", "--restarts", strconv.Itoa(kills), "--input", input,
+		"--", "sh", "-c", "echo $$ >"+pid+"; exec python3 "+refundAgent+"/agent.py")
+	var said buffer.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its state has the result
+	}()
+	before := len(s.world.Ledger().Requests())
+	rng := rand.New(rand.NewPCG(seed(s.t), uint64(before)))
+	what := slices.Concat(slices.Repeat([]bool{true}, kills), slices.Repeat([]bool{false}, restarts))
+	rng.Shuffle(len(what), func(i, j int) { what[i], what[j] = what[j], what[i] })
+	part := requests / len(what)
+	for n, agent := range what {
+		after := before + part*n + 1 + rng.IntN(part-1)
+		if _, err := s.world.Await(ctx, func(l world.Ledger) bool { return len(l.Requests()) >= after }); err != nil {
+			s.t.Fatalf("no request %d: %v\n%s", after, err, &said)
+		}
+		<-time.After(time.Duration(rng.IntN(50)) * time.Millisecond)
+		if !agent {
+			s.restart()
+		} else if err := s.agent(pid, ended, &said).Kill(); err != nil {
+			s.t.Errorf("kill %d: %v", n, err)
+		}
+	}
+	<-ended
+	if lives := strings.Count(said.String(), ": begins"); lives != kills+1 {
+		s.t.Errorf("%d lives have begun, want %d:\n%s", lives, kills+1, &said)
+	}
+	return said.String(), cmd.ProcessState.ExitCode()
+}
+
+// agent waits until the next process of the agent has written its id, and returns it.
+func (s *scene) agent(path string, ended <-chan struct{}, said *buffer.Buffer) *os.Process {
+	s.t.Helper()
+	for {
+		b, err := os.ReadFile(path)
+		if err == nil && bytes.HasSuffix(b, []byte("\n")) {
+			id, err := strconv.Atoi(strings.TrimSpace(string(b)))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if err := os.Remove(path); err != nil {
+				s.t.Fatal(err)
+			}
+			p, err := os.FindProcess(id)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return p
+		}
+		select {
+		case <-ended:
+			s.t.Fatalf("the agent has ended before it was killed:\n%s", said)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// TestRefundAgent kills the refund agent three times at random moments, and the server once. Each
+// order is refunded once, and each customer gets at most one mail. With RECOURSE_AGENT_ROUNDS, it
+// does so in several sessions, and kills the server three times in each.
+func TestRefundAgent(t *testing.T) {
+	t.Parallel()
+	rounds, restarts := agentRounds(t), 1
+	if rounds > 1 {
+		restarts = 3
+	}
+	for name, database := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, database(t), nil)
+			s.publishAgent()
+			for round := range rounds {
+				out, code := s.refund(fmt.Sprint("ticket-", round), orders(agentOrders, fmt.Sprint(round, "-"), fmt.Sprint(round, "-")), 3*agentOrders, agentKills, restarts)
+				if code != 0 {
+					t.Fatalf("exit %d:\n%s", code, out)
+				}
+			}
+			l := s.world.Ledger()
+			refunds := make(map[string]int) // by the body of the request, which is that of an order
+			for _, e := range l.Op("pay", "refund").Live() {
+				refunds[e.BodySHA256]++
+			}
+			twice := 0
+			for _, n := range refunds {
+				twice += n - 1
+			}
+			sent := make(map[string]int)
+			for _, e := range l.Op("mail", "send").Effects() {
+				if sent[e.BodySHA256]++; sent[e.BodySHA256] > 1 {
+					t.Error("a mail was sent twice")
+				}
+			}
+			if want := rounds * agentOrders; len(refunds) != want || twice > 0 {
+				t.Errorf("%d of %d orders were refunded, and %d refunds were repeated", len(refunds), want, twice)
+			}
+			t.Logf("%d kills of the agent, %d of the server: %d orders, %d refunds in %d requests, %d mails in %d requests", rounds*agentKills, rounds*restarts, rounds*agentOrders,
+				len(refunds), len(l.Op("pay", "refund").Requests()), len(sent), len(l.Op("mail", "send").Requests()))
+			if out, ok := s.verify(l); !ok {
+				t.Errorf("verify: %s", out)
+			}
+		})
+	}
+}
+
+// TestRefundAgentAborts: an agent that gives up leaves nothing, though it is killed before.
+func TestRefundAgentAborts(t *testing.T) {
+	t.Parallel()
+	s := stage(t, databases["sqlite"](t), nil)
+	s.publishAgent()
+	out, code := s.refund("ticket-2", orders(agentOrders, "o-", "final-"), 2*agentOrders, 1, 0)
+	if code != 3 {
+		t.Errorf("exit %d, want 3:\n%s", code, out)
+	}
+	l := s.world.Ledger()
+	if made, left := len(l.Effects()), len(l.Live()); made != agentOrders || left != 0 {
+		t.Errorf("%d effects, %d left, want %d and none\n%s", made, left, agentOrders, out)
+	}
+	if out, ok := s.verify(l); !ok {
+		t.Errorf("verify: %s", out)
+	}
+}
+
+func (s *scene) publishAgent() {
+	s.t.Helper()
+	if out, code := s.command("definitions", "apply", refundAgent+"/actions", "--server", "http://"+s.server.addr); code != 0 {
+		s.t.Fatalf("apply: %s", out)
+	}
+}
