@@ -71,7 +71,8 @@ func (s *scene) refund(key, input string, requests, kills, restarts int) (out st
 	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	pid := filepath.Join(s.t.TempDir(), "pid")
-	// A lease that outlives each restart of the server: without it, a life ends at the restart, too.
+	// A lease that outlives each restart of the server: without it, a life ends at the restart,
+	// too.
 	cmd := exec.CommandContext(ctx, program.Path(s.t), "agent", "run", "--server", "http://"+s.server.addr, "--name", "refund", "--key", key,
 		"--actions", "look,refund,mail", "--lease", "2m", "--restarts", strconv.Itoa(kills), "--input", input,
 		"--", "sh", "-c", "echo $$ >"+pid+"; exec python3 "+refundAgent+"/agent.py")
