@@ -194,14 +194,10 @@ func (m *Machine) findInInbox(path string) (*node, *track) {
 	if n == nil {
 		return nil, nil
 	}
-	s := m.inboxTrack(n)
-	if m.undoes(n) {
-		s = &n.compensation
+	if s := m.inboxTrack(n); s.state.inbox() {
+		return n, s
 	}
-	if !s.state.inbox() {
-		return nil, nil
-	}
-	return n, s
+	return nil, nil
 }
 
 func (m *Machine) validateNewKey(s *track, newKey bool) *Refusal {

@@ -278,11 +278,11 @@ func (m *Machine) currentPath() (path string) {
 	return path
 }
 
-// inboxTrack returns the track of n that needs a person, if one does: its status check or its
-// forward track.
+// inboxTrack returns the track of n that needs a person, if one does: its compensation while it is
+// being undone, its status check, or its forward track.
 func (m *Machine) inboxTrack(n *node) *track {
 	switch {
-	case m.session != nil && !m.undoing && slices.Contains(m.session.undos, n):
+	case m.undoes(n):
 		return &n.compensation
 	case n.forward.state == checking && n.statusCheck.state.inbox():
 		return &n.statusCheck

@@ -166,7 +166,7 @@ func (m *Machine) unwantedLeases() (list []uuid.UUID) {
 		return nil
 	}
 	last := m.session.leases
-	if m.session.live && m.open() == nil {
+	if m.Live() {
 		last--
 	}
 	for n := max(last-1, 1); n <= last; n++ { // earlier ones were withdrawn before
@@ -589,6 +589,7 @@ func (s *session) resume(m *Machine, at time.Time) {
 	}
 }
 
+// applyCalled adds the step that the agent asks for.
 func (m *Machine) applyCalled(r journal.Record) error {
 	var d saga.CalledData
 	if err := take(m, r, &d); err != nil {
@@ -597,28 +598,44 @@ func (m *Machine) applyCalled(r journal.Record) error {
 	if err := m.lives(d.Life); err != nil {
 		return fmt.Errorf("%w: %w", ErrImpossible, err)
 	}
+	m.applied[d.Message] = true
+	switch d.What {
+	case saga.ActionCall:
+		return m.applyCall(r.Path, &d)
+	}
+	return fmt.Errorf("%w: what %q", saga.ErrUnreadable, d.What)
+}
+
+// applyCall adds the call of an action.
+func (m *Machine) applyCall(path string, d *saga.CalledData) error {
 	s := m.session
 	action := s.policy.Actions[d.Action]
 	same := s.identities[d.Identity]
 	switch {
-	case d.What != saga.ActionCall:
-		return fmt.Errorf("%w: what %q", saga.ErrUnreadable, d.What)
-	case action == nil, r.Path != s.path(d.Action), d.N != len(same):
+	case action == nil, path != s.path(d.Action), d.N != len(same):
 		return fmt.Errorf("%w: call %d of %s in life %d", ErrImpossible, d.N, d.Action, d.Life)
 	case len(same) > 0 && !same[len(same)-1].repeatable():
 		return fmt.Errorf("%w: call %s may have had the effect", ErrImpossible, same[len(same)-1].path)
 	}
-	m.applied[d.Message] = true
 	step := *action.Step
-	step.ID, step.Continue = r.Path, true // a call that fails is an answer, and fails nothing else
-	g := &group{steps: []*saga.Step{&step}, call: s, index: len(s.calls)}
-	m.enter(g)
-	g.cur.forward.actionInput, g.cur.approval = d.Input, d.Approve
+	step.ID = path
+	n := m.addStep(&step)
+	n.in.index = len(s.calls)
+	n.forward.actionInput, n.approval = d.Input, d.Approve
 	s.counts[d.Action]++
-	s.calls = append(s.calls, g.cur)
-	s.identities[d.Identity] = append(same, g.cur)
-	s.active = append(s.active, g)
+	s.calls = append(s.calls, n)
+	s.identities[d.Identity] = append(same, n)
 	return nil
+}
+
+// addStep adds a step to the session, as a group of its own. If the step fails, that is an answer
+// to the agent, and fails nothing else.
+func (m *Machine) addStep(step *saga.Step) *node {
+	step.Continue = true
+	g := &group{steps: []*saga.Step{step}, call: m.session}
+	m.enter(g)
+	m.session.active = append(m.session.active, g)
+	return g.cur
 }
 
 func (m *Machine) applyCommitted(r journal.Record) error {

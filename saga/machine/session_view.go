@@ -96,12 +96,10 @@ func (m *Machine) call(path string) *node {
 	if m.session == nil {
 		return nil
 	}
-	for _, n := range m.session.calls {
-		if n.path == path {
-			return n
-		}
+	if n := m.steps[path]; n != nil {
+		return n
 	}
-	return nil
+	return m.due[path] // it has no record of its own yet
 }
 
 func (m *Machine) callStatus(n *node) CallStatus {
