@@ -33,17 +33,10 @@ func (s *server) runAction(c echo.Context) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	begun, replayed, wrong := s.runOnce(ctx, name, versioned, b, machine.StartOptions{Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: callerOf(c).name, Traceparent: traceparent(c)})
-	if wrong != nil { // as for sagas, the key decides even if the action is gone
-		head, err := s.byKey(ctx, b)
-		var other *problem
-		switch {
-		case errors.As(err, &other):
-			return err
-		case err != nil || head == nil:
-			return wrong
-		}
-		begun, replayed = found(head.ID), true
+	b.options = machine.StartOptions{Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
+	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) { return s.runNew(ctx, name, versioned, b) })
+	if err != nil {
+		return err
 	}
 	defer begun.Stop()
 	return s.answerStart(c, begun, replayed, wait)
@@ -55,14 +48,15 @@ func (s *server) runKey(c echo.Context, o *object, action string) (string, error
 	if id == "" {
 		return idempotencyKey(c)
 	}
-	if len(id) > maxKey || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+	if !isKey(id) {
 		o.bad("/id", "bad_id", "id has 1 to %d visible ASCII characters without spaces, such as order-17", maxKey)
 		return "", o.err()
 	}
 	return callerOf(c).scope() + ":action:" + action + ":" + id, nil
 }
 
-func (s *server) runOnce(ctx context.Context, name string, versioned bool, b beginning, o machine.StartOptions) (machine.Begun, bool, error) {
+// runNew starts a saga of one step. Errors: action_not_found, and those of begin.
+func (s *server) runNew(ctx context.Context, name string, versioned bool, b beginning) (machine.Begun, bool, error) {
 	missing := func() error {
 		return fail("action_not_found", "there is no action %.100q in this version: GET /v1/actions lists them", name)
 	}
@@ -78,11 +72,6 @@ func (s *server) runOnce(ctx context.Context, name string, versioned bool, b beg
 	if b.def, err = s.cfg.Catalog.Run(ctx, name, a.Version); err != nil {
 		return machine.Begun{}, false, err
 	}
-	if o.Budget != nil && o.Budget.Amount != "" && o.Budget.Currency == "" {
-		budget := *o.Budget
-		budget.Currency, o.Budget = b.def.Currency, &budget
-	}
-	b.version, o.Version = a.Version, a.Version
-	b.options = o
+	b.version, b.options.Version = a.Version, a.Version
 	return s.begin(ctx, b)
 }

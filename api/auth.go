@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -123,9 +121,7 @@ func NewKey(name, role string) (journal.APIKey, string, error) {
 	case name == saga.Anonymous || slices.Contains(Roles, name) || len(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
 		return journal.APIKey{}, "", ErrKeyName
 	}
-	var bits [32]byte
-	rand.Read(bits[:]) // never fails: see crypto/rand
-	secret := KeyPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
+	secret := KeyPrefix + NewSecret()
 	return journal.APIKey{ID: id, Name: name, Role: role, Hash: HashKey(secret), CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}, secret, nil
 }
 
@@ -263,17 +259,15 @@ func (s *server) whoami(c echo.Context) error {
 
 // identify finds the caller by the API key. A wrong key is refused even where none is required.
 func (s *server) identify(call *call) (caller, error) {
-	header := call.Request().Header.Get(echo.HeaderAuthorization)
-	if header == "" {
+	if call.Request().Header.Get(echo.HeaderAuthorization) == "" {
 		if s.keysRequired(call.Request().Context()) {
 			return caller{}, fail("key_required", "send `Authorization: Bearer rk_…`; `recourse keys create` makes a key")
 		}
 		return anonymous, nil
 	}
 	bad := fail("key_invalid", "the key is not one of this server's, or has expired or been revoked: `recourse keys create` makes another")
-	scheme, secret, _ := strings.Cut(header, " ")
-	secret = strings.TrimSpace(secret)
-	if !strings.EqualFold(scheme, "Bearer") || !strings.HasPrefix(secret, KeyPrefix) || len(secret) > 200 {
+	secret := bearer(call)
+	if !strings.HasPrefix(secret, KeyPrefix) || len(secret) > 200 {
 		return caller{}, bad
 	}
 	hash := HashKey(secret)

@@ -34,11 +34,15 @@ func idempotencyKey(c echo.Context) (string, error) {
 		return "", nil
 	}
 	key := values[0]
-	ok := len(values) == 1 && key != "" && len(key) <= maxKey && !strings.ContainsFunc(key, func(r rune) bool { return r < 0x21 || r > 0x7e })
-	if !ok {
+	if len(values) > 1 || !isKey(key) {
 		return "", fail("invalid_request", "Idempotency-Key is one value of 1 to %d visible ASCII characters without spaces: a UUID is a good one", maxKey)
 	}
 	return callerOf(c).scope() + ":" + key, nil
+}
+
+// isKey reports whether a text can be a key: 1 to maxKey visible ASCII characters.
+func isKey(text string) bool {
+	return text != "" && len(text) <= maxKey && !strings.ContainsFunc(text, func(r rune) bool { return r < 0x21 || r > 0x7e })
 }
 
 func keyReused() *problem {

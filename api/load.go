@@ -26,6 +26,7 @@ type live struct {
 	def     *saga.Definition
 	m       *machine.Machine
 	records []journal.Record
+	bytes   int // of the records' data
 
 	// For a session, which the requests of its agent share: the attempts in the records, and the
 	// lock, which is held while a request does not wait. See sharedSessions.
@@ -75,6 +76,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 
 func (l *live) take(page []journal.Record) error {
 	for i := range page {
+		l.bytes += len(page[i].Data)
 		if err := l.m.Apply(page[i]); err != nil {
 			return err
 		}

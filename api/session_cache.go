@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -77,7 +76,7 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	e := s.sessions.enter(id)
 	e.mu.Lock()
 	k.release = func() {
-		if e.l != nil && e.l.bytes() > sharedBytes {
+		if e.l != nil && e.l.bytes > sharedBytes {
 			e.l = nil
 		}
 		e.mu.Unlock()
@@ -103,19 +102,9 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	l.log, l.shared = new(history.Steps), &e.mu
 	for i := range l.records {
 		if err := l.log.Add(&l.records[i]); err != nil {
-			return nil, errors.Join(errNoSession, err)
+			return nil, err
 		}
 	}
 	e.l = l
 	return l, nil
-}
-
-var errNoSession = errors.New("the session cannot be read")
-
-// bytes returns the size of the data of a session's records.
-func (l *live) bytes() (n int) {
-	for i := range l.records {
-		n += len(l.records[i].Data)
-	}
-	return n
 }

@@ -71,7 +71,7 @@ func (s *server) call(c echo.Context) error {
 		return err
 	}
 	replayed := l.m.CallIndex(path) < known
-	if _, err := l.await(c.Request().Context(), max(time.Until(until), 0), func() bool { return l.m.CallStatus(path).Ended() || l.ended() }); err != nil {
+	if err := l.awaitCall(c, path, max(time.Until(until), 0)); err != nil {
 		return err
 	}
 	if err := l.replyCall(c, path, replayed); err != nil {
@@ -105,11 +105,34 @@ func (l *life) chooseAction(cmd *saga.CallAction) error {
 	return nil
 }
 
-// replyCall responds with a call: 200 if it has ended, and 202 if it has not.
-func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
+// awaitCall waits for the end of a call, or of the session. The session must have been read just
+// before.
+func (l *live) awaitCall(c echo.Context, path string, wait time.Duration) error {
+	over := func() bool {
+		status := l.m.CallStatus(path)
+		return status == "" || status.Ended() || l.ended()
+	}
+	if over() {
+		return nil
+	}
+	_, err := l.await(c.Request().Context(), wait, over)
+	return err
+}
+
+// callView returns a call as a response shows it. Error: call_not_found.
+func (l *live) callView(path string) (machine.CallView, error) {
 	v, ok := machine.CallOf(l.m, l.log, path)
 	if !ok {
-		return noCall(path).of(l.id)
+		return v, noCall(path).of(l.id)
+	}
+	return v, nil
+}
+
+// replyCall responds with a call: 200 if it has ended, and 202 if it has not.
+func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
+	v, err := l.callView(path)
+	if err != nil {
+		return err
 	}
 	v.Replayed = replayed
 	status := http.StatusOK
@@ -150,15 +173,12 @@ func (s *server) getCall(c echo.Context) error {
 		return err
 	}
 	path := param(c, "path")
-	if _, err := l.await(c.Request().Context(), wait, func() bool {
-		status := l.m.CallStatus(path)
-		return status == "" || status.Ended() || l.ended()
-	}); err != nil {
+	if err := l.awaitCall(c, path, wait); err != nil {
 		return err
 	}
-	v, ok := machine.CallOf(l.m, l.log, path)
-	if !ok {
-		return noCall(path).of(l.id)
+	v, err := l.callView(path)
+	if err != nil {
+		return err
 	}
 	return reply(c, http.StatusOK, v)
 }
@@ -173,7 +193,7 @@ func (s *server) undoCall(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: saga.UndoCall{}, Path: param(c, "path"), Reason: o.reason(false)}
+	cmd := saga.Command{Path: param(c, "path"), Reason: o.reason(false)}
 	if err := o.incomplete(); err != nil {
 		return err
 	}
@@ -184,17 +204,13 @@ func (s *server) undoCall(c echo.Context) error {
 	if l.m.CallStatus(cmd.Path) == "" {
 		return noCall(cmd.Path).of(l.id)
 	}
-	cmd.Actor = callerOf(c).name
-	if _, _, byToken, _ := tokenOf(c); byToken {
-		number, _, _ := l.m.Life()
-		cmd.Do = saga.UndoCall{Life: number}
-	}
+	cmd.Do, cmd.Actor = saga.UndoCall{Life: l.number}, callerOf(c).name
 	if _, err := l.ask(c, cmd); err != nil {
 		return err
 	}
-	v, ok := machine.CallOf(l.m, l.log, cmd.Path)
-	if !ok {
-		return noCall(cmd.Path).of(l.id)
+	v, err := l.callView(cmd.Path)
+	if err != nil {
+		return err
 	}
 	return reply(c, http.StatusAccepted, v)
 }

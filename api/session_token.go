@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
@@ -35,14 +34,12 @@ func Token(session uuid.UUID, secret string) string {
 	return TokenPrefix + hex.EncodeToString(session.Bytes()) + "_" + secret
 }
 
-// hashSecret returns what the journal knows of a secret; "" for none. A secret has 256 random bits,
-// so a slow hash would not make it safer.
+// hashSecret returns what the journal knows of a secret; "" for none.
 func hashSecret(secret string) string {
 	if secret == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
+	return HashKey(secret)
 }
 
 // bearer returns the credentials in the Authorization header; "" if there are none.
@@ -97,6 +94,10 @@ func (s *server) refuseKey(k *call) error {
 	return fail("forbidden", "only the process that has attached to the session does this: send its session token instead of an API key")
 }
 
+func leaseEnded(id uuid.UUID) *problem {
+	return fail("superseded", "the lease of this process has ended, because it sent no heartbeat: attach with the same secret to continue").of(id)
+}
+
 // life is the life of a session in whose name a request is made.
 type life struct {
 	*live
@@ -133,7 +134,7 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 	switch {
 	case token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(hash)) == 1:
 		if !ongoing && !l.m.Closed() {
-			return nil, fail("superseded", "the lease of this process has ended, because it sent no heartbeat: attach with the same secret to continue").of(l.id)
+			return nil, leaseEnded(l.id)
 		}
 		intake.Known(ctx)
 		// The rate is that of the key that has opened the session, so that sessions cannot be used

@@ -94,17 +94,9 @@ func (s *server) openSession(c echo.Context) error {
 	if b.key, err = sessionKey(c, o); err != nil {
 		return err
 	}
-	begun, replayed, wrong := s.openOnce(ctx, c, o, b)
-	if wrong != nil { // a session that the key has opened is found even if its actions are gone
-		head, err := s.byKey(ctx, b)
-		var other *problem
-		switch {
-		case errors.As(err, &other):
-			return err
-		case err != nil || head == nil:
-			return wrong
-		}
-		begun, replayed = found(head.ID), true
+	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) { return s.openNew(ctx, c, o, b) })
+	if err != nil {
+		return err
 	}
 	defer begun.Stop()
 	l, err := s.session(c, begun.ID)
@@ -125,14 +117,14 @@ func sessionKey(c echo.Context, o *object) (string, error) {
 	if key == "" {
 		return idempotencyKey(c)
 	}
-	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+	if !isKey(key) {
 		return "", invalid(saga.Finding{Pointer: "/key", Code: "bad_key", Detail: fmt.Sprintf("key has 1 to %d visible ASCII characters without spaces, such as ticket-17", maxKey)})
 	}
 	return callerOf(c).scope() + ":session:" + key, nil
 }
 
-// openOnce opens a session, or finds the one that was opened with the same key.
-func (s *server) openOnce(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
+// openNew opens a session. Errors: forbidden, not_for_agents, invalid_session, and those of begin.
+func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
 	policy := s.policy(o)
 	input, budget, labels := o.raw("input"), o.budget(), o.labels(false)
 	if err := o.err(); err != nil {
@@ -151,9 +143,6 @@ func (s *server) openOnce(ctx context.Context, c echo.Context, o *object, b begi
 	}
 	if err != nil {
 		return machine.Begun{}, false, err
-	}
-	if budget != nil && budget.Amount != "" && budget.Currency == "" {
-		budget.Currency = def.Currency
 	}
 	b.def = def
 	b.options = machine.StartOptions{Version: 1, Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: who.name, Traceparent: traceparent(c)}
@@ -260,22 +249,21 @@ func (s *server) getSession(c echo.Context) error {
 	return l.replySession(c, http.StatusOK)
 }
 
-// readSession returns the session in the path, for a request with its token or an API key.
-func (s *server) readSession(c echo.Context) (*live, error) {
-	if _, _, given, err := tokenOf(c); err != nil {
-		return nil, err
-	} else if given {
-		l, err := s.lifeOf(c)
-		if err != nil {
-			return nil, err
-		}
-		return l.live, nil
+// readSession returns the session in the path, for a request with its token or an API key. With an
+// API key, the life has the number 0.
+func (s *server) readSession(c echo.Context) (*life, error) {
+	if strings.HasPrefix(bearer(c), TokenPrefix) {
+		return s.lifeOf(c)
 	}
 	id, err := sagaID(c)
 	if err != nil {
 		return nil, err
 	}
-	return s.session(c, id)
+	l, err := s.session(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return &life{live: l}, nil
 }
 
 // attachView is the response to an attach.
@@ -315,7 +303,7 @@ func (s *server) attach(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := callerOf(c).mayAttach(l.def.Session.Data, starterOf(l)); err != nil {
+	if err := callerOf(c).mayAttach(l.def.Session.Data, l.m.Starter()); err != nil {
 		return err
 	}
 	cmd := saga.Command{Do: saga.Attach{Holder: holder, Token: hashSecret(secret), Previous: hashSecret(previous)}, Actor: callerOf(c).name}
@@ -354,7 +342,7 @@ func (s *server) beat(c echo.Context) error {
 	case errors.Is(err, journal.ErrTaskLost) && l.m.Closed():
 		return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: s.cfg.Engine.Now()}, Stop: true})
 	case errors.Is(err, journal.ErrTaskLost):
-		return fail("superseded", "the lease of this process has ended, because it sent no heartbeat: attach with the same secret to continue").of(l.id)
+		return leaseEnded(l.id)
 	case err != nil:
 		return err
 	}
@@ -415,7 +403,7 @@ func (s *server) abort(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: saga.Cancel{}, Reason: o.reason(false)}
+	cmd := saga.Command{Reason: o.reason(false)}
 	if err := o.incomplete(); err != nil {
 		return err
 	}
@@ -423,11 +411,9 @@ func (s *server) abort(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, _, byToken, _ := tokenOf(c); byToken {
-		number, _, _ := l.m.Life()
-		cmd.Do = saga.Cancel{Life: number}
-	} else {
-		if err := callerOf(c).mayCommand(starterOf(l), ""); err != nil {
+	cmd.Do = saga.Cancel{Life: l.number}
+	if l.number == 0 {
+		if err := callerOf(c).mayCommand(l.m.Starter(), ""); err != nil {
 			return err
 		}
 	}
@@ -447,36 +433,29 @@ func (s *server) abort(c echo.Context) error {
 	return l.replySession(c, http.StatusAccepted)
 }
 
-// starterOf returns the name of the key that opened the session.
-func starterOf(l *live) string { return l.m.Starter() }
-
 // lostAfter is how long a command may take that this node has taken. Then the node may have lost
 // the session, and the command is sent as a message.
 const lostAfter = 2 * time.Second
 
 // ask sends a command to the session until its journal answers, and returns the path of the call
-// that answers it. A refusal is returned as a problem.
+// that answers it. A refusal is returned as a problem. The session must have been read just before.
 func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
 	ctx := c.Request().Context()
 	var message uuid.UUID
 	var refusal *machine.Refusal
-	sent := false
+	pending, sent := false, false
 	answered := func() bool {
-		var pending bool
 		path, pending, refusal = l.m.Ask(message, cmd)
 		return refusal != nil || !pending || sent && l.m.Applied(message)
 	}
+	answered()
 	for until := time.Now().Add(l.s.cfg.Limits.Command); ; {
-		if err := l.more(ctx); err != nil {
-			return "", err
-		}
-		path, pending, no := l.m.Ask(message, cmd)
 		switch {
-		case no != nil:
-			return "", asProblem(no).of(l.id).at(cmd.Path)
+		case refusal != nil:
+			return "", asProblem(refusal).of(l.id).at(cmd.Path)
 		case !pending:
 			return path, nil
-		case time.Now().After(until):
+		case time.Now().After(until), sent && l.s.stopping():
 			return "", fail("unavailable", "it is not certain that anything was done: send the same request again").of(l.id).after(1)
 		}
 		// Not sent yet, or refused in a state of the session that has passed.
@@ -486,10 +465,11 @@ func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
 		}
 		message, sent = m.ID, true
 		if l.s.cfg.Engine.Ask(ctx, l.id, message, cmd) {
-			if done, err := l.await(ctx, min(lostAfter, time.Until(until)), answered); done || err != nil {
-				if err != nil {
-					return "", err
-				}
+			done, err := l.await(ctx, min(lostAfter, time.Until(until)), answered)
+			if err != nil {
+				return "", err
+			}
+			if done {
 				continue
 			}
 		}

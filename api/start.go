@@ -35,7 +35,7 @@ func (s *server) startSaga(c echo.Context) error {
 	if b.key, err = idempotencyKey(c); err != nil {
 		return err
 	}
-	begun, replayed, err := s.startOnce(ctx, c, o, b)
+	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) { return s.startNew(ctx, c, o, b) })
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,10 @@ func (s *server) startSaga(c echo.Context) error {
 }
 
 // startOnce starts a saga, or finds the saga that was started with the same key. The key decides
-// even if the definition or the input is no longer valid, so that a replay succeeds as the original
-// did.
-func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
-	begun, replayed, wrong := s.startNew(ctx, c, o, b)
+// even if the definition, the actions or the input are no longer valid, so that a replay succeeds
+// as the original did.
+func (s *server) startOnce(ctx context.Context, b beginning, start func() (machine.Begun, bool, error)) (machine.Begun, bool, error) {
+	begun, replayed, wrong := start()
 	if wrong == nil || ctx.Err() != nil {
 		return begun, replayed, wrong
 	}
@@ -100,10 +100,6 @@ func byVersion(err error) bool {
 
 // beginAs starts a saga of the definition that b names.
 func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, b beginning) (machine.Begun, bool, error) {
-	if req.budget != nil && req.budget.Amount != "" && req.budget.Currency == "" {
-		budget := *req.budget
-		budget.Currency, req.budget = b.def.Currency, &budget
-	}
 	b.options = machine.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
 	return s.begin(ctx, b)
 }
@@ -130,8 +126,13 @@ type beginning struct {
 	wait      time.Duration // how long the client waits for the end
 }
 
-// begin starts a saga, or finds the one that was started with the same key.
+// begin starts a saga, or finds the one that was started with the same key. A budget without a
+// currency is one in the definition's.
 func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, replayed bool, err error) {
+	if given := b.options.Budget; given != nil && given.Amount != "" && given.Currency == "" {
+		budget := *given
+		budget.Currency, b.options.Budget = b.def.Currency, &budget
+	}
 	data, unique, findings := machine.Begin(b.def, b.options)
 	if len(unique) > maxUnique {
 		findings = append(findings, saga.Finding{Pointer: "/input", Code: "unique_too_long",

@@ -306,32 +306,40 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			return fmt.Errorf("%w: message %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
-		if end, ok := c.Do.(saga.EndTask); ok && c.Path == "" { // the lease of a session's life
-			if rec, ok := r.m.EndLife(end.Attempt, end.Result.Outcome, l.now); ok {
-				if err := l.write(r, rec); err != nil {
-					return err
-				}
-				r.rewrite = true
-			}
-			continue
-		}
+		var err error
 		if end, ok := c.Do.(saga.EndTask); ok {
-			if end.Attempt == 0 { // the result of a child saga, which does not know the attempt
-				end.Attempt = r.m.InFlightAttempt(c.Path, end.Way, end.Result.Saga)
-			}
-			switch err := l.recordOutcome(r, c.Path, end.Way, end.Attempt, end.Result.Answer(), at); {
-			case err == nil && end.Result.Outcome == string(journal.TaskExpired):
-				l.workerSilent(r, c.Path)
-			case err != nil && !errors.Is(err, machine.ErrStale):
-				return err
-			}
-			continue
+			err = l.endTask(r, c.Path, end, at)
+		} else {
+			err = l.command(r, m.ID, c)
 		}
-		if err := l.command(r, m.ID, c); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return l.advance(r)
+}
+
+// endTask applies the end of a task. The task without a path is the lease of a session's life.
+func (l *Lane) endTask(r *run, path string, end saga.EndTask, at time.Time) error {
+	if path == "" {
+		rec, ok := r.m.EndLife(end.Attempt, end.Result.Outcome, l.now)
+		if !ok {
+			return nil
+		}
+		r.rewrite = true
+		return l.write(r, rec)
+	}
+	if end.Attempt == 0 { // the result of a child saga, which does not know the attempt
+		end.Attempt = r.m.InFlightAttempt(path, end.Way, end.Result.Saga)
+	}
+	err := l.recordOutcome(r, path, end.Way, end.Attempt, end.Result.Answer(), at)
+	switch {
+	case err == nil && end.Result.Outcome == string(journal.TaskExpired):
+		l.workerSilent(r, path)
+	case errors.Is(err, machine.ErrStale):
+		return nil
+	}
+	return err
 }
 
 // write appends a record to the saga's journal in memory and applies it. It is not durable yet.

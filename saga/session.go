@@ -238,6 +238,5 @@ func hidden(r rune) bool {
 	if unicode.In(r, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
 		return true
 	}
-
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Cf, r)
 }

@@ -21,7 +21,7 @@ func (t *Teller) decided(e *history.Event, d *saga.DecidedData) []Line {
 		return t.one("·", e.Path, "begins, over "+count(len(d.Items), "item"), Plain)
 	case d.Enter:
 		return t.one("·", e.Path, "begins", Plain)
-	case e.Iteration() && d.By == "":
+	case e.Iteration():
 		if d.Error != nil {
 			return t.one("✗", e.Path, "fails: "+Short(d.Error.Title, 110), Bad)
 		}

@@ -33,25 +33,19 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 	if errs != nil {
 		return nil, errs
 	}
-	lost := saga.OnLost{}
-	if d.OnLost != nil {
-		lost = *d.OnLost
-	}
+	policy := *d
+	policy.Complete()
 	s := &saga.Session{
 		Actions: make(map[string]*saga.SessionAction, len(def.Steps)), Name: d.Name, Data: d,
-		MaxCalls: cmp.Or(d.MaxCalls, saga.DefaultMaxCalls), MaxParallel: cmp.Or(d.MaxParallel, saga.DefaultMaxParallel),
-		LostThen: cmp.Or(lost.Then, saga.HoldSession),
+		MaxCalls: policy.MaxCalls, MaxParallel: policy.MaxParallel, LostThen: policy.OnLost.Then,
 	}
 	var wrong error
 	for _, f := range []struct {
 		into *time.Duration
 		text string
-		or   time.Duration
-	}{{&s.Lease, d.Lease, saga.DefaultLease}, {&s.LostWait, lost.Wait, saga.DefaultLostWait}} {
+	}{{&s.Lease, policy.Lease}, {&s.LostWait, policy.OnLost.Wait}} {
 		var err error
-		if *f.into = f.or; f.text != "" {
-			*f.into, err = ParseDuration(f.text)
-		}
+		*f.into, err = ParseDuration(f.text)
 		wrong = cmp.Or(wrong, err)
 	}
 	if wrong != nil {
