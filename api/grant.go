@@ -12,7 +12,7 @@ import (
 
 // ErrGrant means that a key cannot have this grant.
 var ErrGrant = errors.New("only a key of the role agent has a grant: actions such as refund or refund@3, patterns of sessions' names such as support-*, " +
-	`and the most that a session may cost, such as "5.00 USD"`)
+	`and the most that a session may cost, such as "5.00 USD", or 5.00 in the currency of its actions`)
 
 // Grant limits the sessions that a new key opens. An empty list allows all, and an empty budget
 // sets no limit. A budget may end with /session, for readers. Error: ErrGrant.
@@ -35,7 +35,7 @@ func Grant(k *journal.APIKey, g journal.AgentGrant) error {
 		}
 	}
 	if g.Budget != "" {
-		m, err := retry.ParseMoney(strings.TrimSuffix(g.Budget, "/session"))
+		m, err := grantBudget(strings.TrimSuffix(g.Budget, "/session"))
 		if err != nil {
 			return fmt.Errorf("%w; %.100q is not an amount", ErrGrant, g.Budget)
 		}
@@ -43,4 +43,14 @@ func Grant(k *journal.APIKey, g journal.AgentGrant) error {
 	}
 	k.Binding.Agent = &g
 	return nil
+}
+
+// grantBudget parses the budget of a grant. One without a currency is in that of a session's
+// actions, and the result has none.
+func grantBudget(text string) (retry.Money, error) {
+	m, err := retry.ParseMoney(text)
+	if err != nil {
+		return retry.Amount(text, "")
+	}
+	return m, nil
 }

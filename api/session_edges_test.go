@@ -111,7 +111,7 @@ func TestSessionGrantBudget(t *testing.T) {
 	dollars := addAgentKey(x, "dollars", nil, nil, "5.00 USD")
 	open(dollars, `, "budget": {"amount": "5.00"}`).problem(422, "invalid_start")
 	open(dollars, "").problem(422, "invalid_start")
-	bare := addAgentKey(x, "bare", nil, nil, "5.00")
+	bare := addAgentKey(x, "bare", nil, nil, "5.00/session")
 	var v sessionView
 	open(bare, "").want(201).into(&v)
 	if v.Cost.Budget != "5.00" || v.Cost.Currency != "KWD" {

@@ -495,10 +495,7 @@ func (w caller) mayOpen(d *saga.SessionData, budget **saga.BudgetData) error {
 	if g.Budget == "" {
 		return nil
 	}
-	most, err := retry.ParseMoney(g.Budget)
-	if err != nil { // an amount without a currency is one in the currency of the actions
-		most, err = retry.Amount(g.Budget, "")
-	}
+	most, err := grantBudget(g.Budget)
 	if err != nil {
 		return fmt.Errorf("the budget of key %s: %w", w.name, err)
 	}

@@ -325,7 +325,9 @@ func addAgentKey(x *fixture, name string, actions, sessions []string, budget str
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	k.Binding.Agent = &journal.AgentGrant{Actions: actions, Sessions: sessions, Budget: budget}
+	if err := Grant(&k, journal.AgentGrant{Actions: actions, Sessions: sessions, Budget: budget}); err != nil {
+		x.t.Fatal(err)
+	}
 	if err := x.store.AddKey(x.t.Context(), k); err != nil {
 		x.t.Fatal(err)
 	}

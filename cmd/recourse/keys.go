@@ -48,7 +48,7 @@ type createKeyCmd struct {
 	Signal   []string `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Restrict the key to signals for these definitions (order-*), or to one signal (order-*/paid); repeatable."`
 	Actions  []string `placeholder:"NAME[@VERSION],…" help:"Restrict a key of the role agent to sessions with these actions, separated by commas."`
 	Sessions []string `placeholder:"PATTERN,…" help:"Restrict a key of the role agent to sessions with these names (support-*), separated by commas."`
-	Budget   string   `placeholder:"AMOUNT" help:"The most that a session may cost that a key of the role agent opens, such as \"5.00 USD\"."`
+	Budget   string   `placeholder:"AMOUNT" help:"The most that a session may cost that a key of the role agent opens, such as \"5.00 USD\", or 5.00 in the currency of its actions."`
 	Expires  string   `placeholder:"DURATION" help:"Validity, such as 30d or 2160h. Default: until it is revoked."`
 }
 
