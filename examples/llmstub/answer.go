@@ -1,12 +1,10 @@
 package llmstub
 
 import (
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
-	"maps"
+	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +12,7 @@ import (
 const (
 	bytesPerToken = 4
 	perMessage    = 4 // tokens
-	bytesPerChunk = 16
+	bytesPerPiece = 16
 	shownWords    = 8
 )
 
@@ -27,221 +25,76 @@ type usage struct {
 
 // reply is a response before any network fault.
 type reply struct {
-	Status  int
-	Model   string
-	Text    string
-	Refusal string
-	Finish  string
-	Usage   *usage
-}
-
-func tokens(s string) int { return (len(s) + bytesPerToken - 1) / bytesPerToken }
-
-// tokens counts the tokens of the prompt.
-func (q *question) tokens() int {
-	sum := 0
-	for _, m := range q.Messages {
-		sum += perMessage + tokens(text(m.Content))
-	}
-	return sum
+	Status    int
+	ID        string
+	Text      string
+	Refusal   string
+	Calls     []toolCall
+	Truncated bool // at the maximum of tokens
+	Usage     *usage
 }
 
 // answer generates the response to a question.
-func (q *question) answer(f Fault) reply {
-	a := reply{Status: http.StatusOK, Model: q.Model, Finish: "stop"}
-	last := text(q.Messages[len(q.Messages)-1].Content)
-	words := strings.Fields(last)
+func (q *question) answer(f Fault, a *actor) reply {
+	r := reply{Status: http.StatusOK, ID: newID(a.rng)}
+	if !q.Uncounted {
+		q.say(&r, f, a)
+	}
+	out := tokens(r.Text+r.Refusal) + callTokens(r.Calls)
+	if q.Most > 0 && out > q.Most {
+		r.Truncated, r.Calls = true, nil
+		r.Text = strings.ToValidUTF8(r.Text[:min(len(r.Text), q.Most*bytesPerToken)], "")
+		out = tokens(r.Text + r.Refusal)
+	}
+	r.Usage = &usage{Input: q.tokens(), Output: out, Total: q.tokens() + out}
+	return r
+}
+
+// say fills in the content of a response.
+func (q *question) say(r *reply, f Fault, a *actor) {
 	switch {
 	case f.Refusal:
-		a.Refusal = "I cannot help with that."
+		r.Refusal = "I cannot help with that."
+		return
 	case f.BadSchema:
-		a.Text = `{"not": "what was asked for"`
-	case q.ResponseFormat.Type == "json_schema":
-		var schema any
-		_ = json.Unmarshal(q.ResponseFormat.JSONSchema.Schema, &schema) // without a schema anything is allowed
-		a.Text = string(encode((&maker{root: schema}).make(schema, "text", 0)))
-	default:
-		a.Text = "A stub's answer to: " + strings.Join(words[:min(len(words), shownWords)], " ")
-	}
-	if most := q.MaxTokens + q.MaxCompletionTokens; most > 0 && tokens(a.Text) > most {
-		a.Finish, a.Text = "length", strings.ToValidUTF8(a.Text[:most*bytesPerToken], "")
-	}
-	out := tokens(a.Text + a.Refusal)
-	a.Usage = &usage{Input: q.tokens(), Output: out, Total: q.tokens() + out}
-	return a
-}
-
-// document returns the response in one piece.
-func (a reply) document() any {
-	return map[string]any{"id": "chatcmpl-stub", "object": "chat.completion", "created": 0, "model": a.Model, "usage": a.Usage,
-		"choices": []any{map[string]any{"index": 0, "finish_reason": a.Finish,
-			"message": map[string]any{"role": "assistant", "content": a.Text, "refusal": optional(a.Refusal)}}}}
-}
-
-func optional(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-// stream writes the response as server-sent events.
-func (s *Stub) stream(rw http.ResponseWriter, r *http.Request, q *question, a reply, f Fault) {
-	rw.Header().Set("Content-Type", "text/event-stream")
-	rw.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(rw).Flush
-	send := func(text string) {
-		_, _ = io.WriteString(rw, text)
-		_ = flush() // the request's context ends when the client disconnects
-	}
-	event := func(delta map[string]any, finish any) {
-		doc := map[string]any{"id": "chatcmpl-stub", "object": "chat.completion.chunk", "created": 0, "model": a.Model,
-			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}}
-		if f.Usage {
-			doc["usage"] = a.Usage
-		}
-		send("data: " + string(encode(doc)) + "\n\n")
-	}
-	send(": the stub is thinking\n\n")
-	event(map[string]any{"role": "assistant", "content": ""}, nil)
-	for i, piece := range pieces(a) {
-		event(piece, nil)
-		if !s.wait(r.Context(), f.Pace) {
-			panic(http.ErrAbortHandler)
-		}
-		switch n := i + 1; {
-		case n == f.Cut:
-			panic(http.ErrAbortHandler)
-		case n == f.Silence:
-			select {
-			case <-r.Context().Done():
-			case <-s.open.Done():
-			}
-			panic(http.ErrAbortHandler)
-		case f.Malformed:
-			send("data: {this is not JSON\n\n")
-		}
-	}
-	if f.NoDone {
+		r.Text = `{"not": "what was asked for"`
 		return
 	}
-	event(map[string]any{}, a.Finish)
-	if q.StreamOptions.IncludeUsage {
-		send("data: " + string(encode(map[string]any{"id": "chatcmpl-stub", "object": "chat.completion.chunk", "created": 0, "model": a.Model,
-			"choices": []any{}, "usage": a.Usage})) + "\n\n")
+	items := q.ticket()
+	if r.Calls = a.calls(q, items); len(r.Calls) > 0 {
+		r.Text = a.announce(r.Calls)
+		return
 	}
-	send("data: [DONE]\n\n")
+	switch {
+	case q.JSON:
+		var schema any
+		_ = json.Unmarshal(q.Schema, &schema) // without a schema anything is allowed
+		r.Text = string(encode((&maker{root: schema}).make(schema, "text", 0)))
+	case len(items) > 0 && len(q.Tools) > 0:
+		r.Text = a.conclude(len(items))
+	default:
+		words := strings.Fields(q.Messages[len(q.Messages)-1].Text)
+		r.Text = "A stub's answer to: " + strings.Join(words[:min(len(words), shownWords)], " ")
+	}
 }
 
-// pieces returns the deltas of a response.
-func pieces(a reply) []map[string]any {
-	if a.Refusal != "" {
-		return []map[string]any{{"refusal": a.Refusal}}
+func newID(rng *rand.Rand) string {
+	b := make([]byte, 12)
+	for i := range b {
+		b[i] = byte(rng.UintN(256))
 	}
-	var list []map[string]any
-	for rest := a.Text; rest != ""; {
-		n := min(bytesPerChunk, len(rest))
+	return hex.EncodeToString(b)
+}
+
+// pieces cuts a text into what one event of a stream has of it.
+func pieces(text string) (list []string) {
+	for rest := text; rest != ""; {
+		n := min(bytesPerPiece, len(rest))
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
 			n++
 		}
-		list = append(list, map[string]any{"content": rest[:n]})
+		list = append(list, rest[:n])
 		rest = rest[n:]
 	}
 	return list
-}
-
-// maker generates instances of a schema.
-type maker struct {
-	root any
-	made int
-}
-
-const (
-	mostMade = 10_000 // maximum of generated values; a recursive schema has no other bound
-	mostDeep = 64
-	items    = 4
-)
-
-// formats are instances of formatted strings.
-var formats = map[string]string{"date": "2026-01-31", "date-time": "2026-01-31T09:00:00Z", "time": "09:00:00Z", "email": "stub@example.com",
-	"uri": "https://stub.example/", "uuid": "00000000-0000-4000-8000-000000000000"}
-
-// make returns an instance. name becomes part of its texts.
-func (m *maker) make(schema any, name string, depth int) any {
-	rules, _ := schema.(map[string]any)
-	if m.made++; m.made > mostMade || depth > mostDeep {
-		return nil
-	}
-	if v, ok := rules["const"]; ok {
-		return v
-	}
-	if list, _ := rules["enum"].([]any); len(list) > 0 {
-		return list[0]
-	}
-	if ref, _ := rules["$ref"].(string); ref != "" {
-		return m.make(m.find(ref), name, depth+1)
-	}
-	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
-		if list, _ := rules[key].([]any); len(list) > 0 {
-			return m.make(list[0], name, depth+1)
-		}
-	}
-	switch kind(rules) {
-	case "object":
-		properties, _ := rules["properties"].(map[string]any)
-		out := make(map[string]any, len(properties))
-		for _, name := range slices.Sorted(maps.Keys(properties)) {
-			out[name] = m.make(properties[name], name, depth+1)
-		}
-		return out
-	case "array":
-		out := make([]any, items)
-		for i := range out {
-			out[i] = m.make(rules["items"], fmt.Sprintf("%s %d", name, i+1), depth+1)
-		}
-		return out
-	case "integer", "number":
-		return 7
-	case "boolean":
-		return true
-	case "null":
-		return nil
-	}
-	format, _ := rules["format"].(string)
-	if v, ok := formats[format]; ok {
-		return v
-	}
-	return name
-}
-
-// kind returns the type of a schema: the first that is not null.
-func kind(rules map[string]any) string {
-	switch t := rules["type"].(type) {
-	case string:
-		return t
-	case []any:
-		for _, one := range t {
-			if s, _ := one.(string); s != "null" {
-				return s
-			}
-		}
-		return "null"
-	}
-	if rules["properties"] != nil {
-		return "object"
-	}
-	if rules["items"] != nil {
-		return "array"
-	}
-	return ""
-}
-
-// find follows a reference within the schema: #/$defs/item.
-func (m *maker) find(ref string) any {
-	at := m.root
-	for _, token := range strings.Split(strings.TrimPrefix(ref, "#"), "/")[1:] {
-		fields, _ := at.(map[string]any)
-		at = fields[strings.NewReplacer("~1", "/", "~0", "~").Replace(token)]
-	}
-	return at
 }

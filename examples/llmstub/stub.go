@@ -3,11 +3,13 @@ package llmstub
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -16,15 +18,20 @@ const maxBody = 8 << 20
 
 // Config configures a stub. The zero Config is usable.
 type Config struct {
-	APIKey string           // required bearer token, otherwise 401; empty for none
-	Models []string         // known models, others are 404; empty for any
-	Window int              // maximum of tokens in a prompt, otherwise 400; 0 for no limit
-	Fault  func(Call) Fault // the fault of each request; nil for none
+	APIKey string   // required bearer token, otherwise 401; empty for none
+	Models []string // known models, others are 404; empty for any
+	Window int      // maximum of tokens in a prompt, otherwise 400; 0 for no limit
+	// Seed makes each response another one: ids, wording, the order of tool calls and of their
+	// arguments. 0: the same question gets the same response.
+	Seed     uint64
+	OneByOne bool             // at most one tool call in a response
+	Fault    func(Call) Fault // the fault of each request; nil for none
 }
 
 // Call is a received request.
 type Call struct {
 	Number int    // from 1, counting all valid requests
+	Path   string // of the URL
 	Key    string // the Idempotency-Key
 	Model  string
 	Header http.Header
@@ -54,6 +61,8 @@ type Fault struct {
 // Bill is a call as GET /bills lists it.
 type Bill struct {
 	Number   int    `json:"number"`
+	Path     string `json:"path"`
+	Hash     string `json:"hash"` // of the path and the body; the order of keys and white space do not matter
 	Key      string `json:"key"`
 	Model    string `json:"model"`
 	Status   int    `json:"status"`
@@ -66,10 +75,11 @@ type Bill struct {
 
 // Stub is an http.Handler, safe for concurrent use.
 type Stub struct {
-	cfg  Config
-	mux  *http.ServeMux
-	open context.Context // done after Close
-	shut context.CancelFunc
+	cfg    Config
+	mux    *http.ServeMux
+	memory *memory
+	open   context.Context // done after Close
+	shut   context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below
 	calls int
@@ -88,9 +98,13 @@ func New(cfg Config) *Stub {
 	if cfg.Fault == nil {
 		cfg.Fault = func(Call) Fault { return Fault{} }
 	}
-	s := &Stub{cfg: cfg, mux: http.NewServeMux(), keys: make(map[string]remembered)}
+	s := &Stub{cfg: cfg, mux: http.NewServeMux(), memory: newMemory(), keys: make(map[string]remembered)}
 	s.open, s.shut = context.WithCancel(context.Background())
-	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	for path, to := range map[string]api{"/v1/chat/completions": chat{}, "/v1/responses": responses{}, "/v1/embeddings": embeddings{},
+		"/v1/messages": messages{}, "/v1/messages/count_tokens": counts{}} {
+		s.mux.Handle("POST "+path, s.serve(to))
+	}
+	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /bills", func(rw http.ResponseWriter, _ *http.Request) {
 		writeJSON(rw, http.StatusOK, map[string]any{"data": s.Bills()})
 	})
@@ -111,88 +125,126 @@ func (s *Stub) Bills() []Bill {
 	return append([]Bill{}, s.bills...)
 }
 
-// question is the part of a request that the stub reads.
-type question struct {
-	Model    string
-	Messages []struct {
-		Role    string
-		Content json.RawMessage
+// models lists the models in the form of OpenAI's API.
+func (s *Stub) models(rw http.ResponseWriter, _ *http.Request) {
+	list := []any{}
+	for _, name := range s.cfg.Models {
+		list = append(list, map[string]any{"id": name, "object": "model", "created": 0, "owned_by": "stub"})
 	}
-	MaxTokens           int `json:"max_tokens"`
-	MaxCompletionTokens int `json:"max_completion_tokens"`
-	Stream              bool
-	StreamOptions       struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
-	ResponseFormat struct {
-		Type       string
-		JSONSchema struct{ Schema json.RawMessage } `json:"json_schema"`
-	} `json:"response_format"`
+	writeJSON(rw, http.StatusOK, map[string]any{"object": "list", "data": list})
 }
 
-func (s *Stub) complete(rw http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
-	var q question
-	if err != nil || len(body) > maxBody || json.Unmarshal(body, &q) != nil || len(q.Messages) == 0 {
-		refuse(rw, http.StatusBadRequest, "invalid_request", "send a chat completion request: {model, messages}", nil)
-		return
+// serve answers the requests of an API.
+func (s *Stub) serve(to api) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+		if err != nil || len(body) > maxBody {
+			refuse(rw, to, *invalid("the body is too large, or its end is missing"), nil)
+			return
+		}
+		q, why := to.parse(r.Header, body, s.memory)
+		if why != nil {
+			refuse(rw, to, *why, nil)
+			return
+		}
+		s.complete(rw, r, to, body, q)
 	}
+}
+
+func (s *Stub) complete(rw http.ResponseWriter, r *http.Request, to api, body []byte, q *question) {
 	s.mu.Lock()
 	s.calls++
-	call := Call{Number: s.calls, Key: r.Header.Get("Idempotency-Key"), Model: q.Model, Header: r.Header.Clone(), Body: body}
+	call := Call{Number: s.calls, Path: r.URL.Path, Key: r.Header.Get("Idempotency-Key"), Model: q.Model, Header: r.Header.Clone(), Body: body}
 	s.mu.Unlock()
 	f := s.cfg.Fault(call)
 	if !s.wait(r.Context(), f.Delay) {
 		panic(http.ErrAbortHandler)
 	}
-	if status, code, why := s.check(r, &q, f); status != 0 {
+	if why := s.check(r, q, f); why != nil {
 		var used *usage
 		if f.Usage {
 			used = &usage{Input: q.tokens(), Total: q.tokens()}
 		}
-		s.bill(call, reply{Status: status, Usage: used}, f.Usage, false)
+		s.bill(call, reply{Status: why.Status, Usage: used}, f.Usage, false)
 		if f.RetryAfter != "" {
 			rw.Header().Set("Retry-After", f.RetryAfter)
 		}
-		refuse(rw, status, code, why, used)
+		refuse(rw, to, *why, used)
 		return
 	}
-	a, replayed, ok := s.answer(call, &q, f)
+	a, replayed, ok := s.answer(call, q, f)
 	if !ok {
 		s.bill(call, reply{Status: http.StatusUnprocessableEntity}, false, false)
-		refuse(rw, http.StatusUnprocessableEntity, "idempotency_key_reused", "this Idempotency-Key was used for another request: use a new one", nil)
+		refuse(rw, to, refusal{http.StatusUnprocessableEntity, "idempotency_key_reused", "this Idempotency-Key was used for another request: use a new one"}, nil)
 		return
 	}
-	at := s.bill(call, a, !replayed, replayed)
+	at := s.bill(call, a, !replayed && !q.Free, replayed)
 	if replayed {
 		rw.Header().Set("Idempotency-Replayed", "true")
 	}
 	if q.Stream && !f.NoStream {
-		s.stream(rw, r, &q, a, f)
+		s.stream(rw, r, to.events(q, a, f), f)
 	} else if f.Malformed {
 		rw.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(rw, "<html>this is not JSON</html>")
 	} else {
-		writeJSON(rw, http.StatusOK, a.document())
+		writeJSON(rw, http.StatusOK, to.document(q, a))
 	}
 	s.mu.Lock()
 	s.bills[at].Whole = r.Context().Err() == nil && !f.NoDone
 	s.mu.Unlock()
 }
 
-// check returns why a request is refused; status is 0 if it is not.
-func (s *Stub) check(r *http.Request, q *question, f Fault) (status int, code, why string) {
+// stream writes server-sent events.
+func (s *Stub) stream(rw http.ResponseWriter, r *http.Request, events []event, f Fault) {
+	rw.Header().Set("Content-Type", "text/event-stream")
+	rw.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(rw).Flush
+	send := func(text string) {
+		_, _ = io.WriteString(rw, text)
+		_ = flush() // the request's context ends when the client disconnects
+	}
+	parts := 0
+	for _, e := range events {
+		if e.Last && f.NoDone {
+			return
+		}
+		send(e.Text)
+		if !e.Part {
+			continue
+		}
+		if !s.wait(r.Context(), f.Pace) {
+			panic(http.ErrAbortHandler)
+		}
+		switch parts++; {
+		case parts == f.Cut:
+			panic(http.ErrAbortHandler)
+		case parts == f.Silence:
+			select {
+			case <-r.Context().Done():
+			case <-s.open.Done():
+			}
+			panic(http.ErrAbortHandler)
+		case f.Malformed:
+			send("data: {this is not JSON\n\n")
+		}
+	}
+}
+
+// check returns why a request is refused, or nil. Anthropic's API takes the key in a header of its
+// own.
+func (s *Stub) check(r *http.Request, q *question, f Fault) *refusal {
 	switch {
 	case f.Status != 0:
-		return f.Status, f.Code, "an injected fault"
-	case s.cfg.APIKey != "" && r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey:
-		return http.StatusUnauthorized, "invalid_api_key", "send Authorization: Bearer with this stub's key"
+		return &refusal{f.Status, f.Code, "an injected fault"}
+	case s.cfg.APIKey != "" && r.Header.Get("Authorization") != "Bearer "+s.cfg.APIKey && r.Header.Get("x-api-key") != s.cfg.APIKey:
+		return &refusal{http.StatusUnauthorized, "invalid_api_key", "send this stub's key, as Authorization: Bearer or as x-api-key"}
 	case len(s.cfg.Models) > 0 && !slices.Contains(s.cfg.Models, q.Model):
-		return http.StatusNotFound, "model_not_found", "there is no model " + q.Model
+		return &refusal{http.StatusNotFound, "model_not_found", "there is no model " + q.Model}
 	case s.cfg.Window > 0 && q.tokens() > s.cfg.Window:
-		return http.StatusBadRequest, "context_length_exceeded", "the prompt is longer than this model's context window"
+		return &refusal{http.StatusBadRequest, "context_length_exceeded", "the prompt is longer than this model's context window"}
 	}
-	return 0, "", ""
+	return nil
 }
 
 // answer returns the stored response of the key, or generates one. ok is false if the key was used
@@ -203,19 +255,33 @@ func (s *Stub) answer(c Call, q *question, f Fault) (a reply, replayed, ok bool)
 	if before, known := s.keys[c.Key]; known && c.Key != "" {
 		return before.answer, true, bytes.Equal(before.body, c.Body)
 	}
-	a = q.answer(f)
+	a = q.answer(f, s.actor(c))
 	s.keys[c.Key] = remembered{c.Body, a}
+	if q.Stored {
+		s.memory.store(q, a)
+	}
 	return a, false, true
+}
+
+// actor returns a player whose choices depend on the request alone, or, with a seed, on the seed
+// and the number of the request.
+func (s *Stub) actor(c Call) *actor {
+	sum := sha256.Sum256(c.Body)
+	source := rand.NewPCG(binary.BigEndian.Uint64(sum[:]), 0)
+	if s.cfg.Seed != 0 {
+		source = rand.NewPCG(s.cfg.Seed, uint64(c.Number))
+	}
+	return &actor{rng: rand.New(source), random: s.cfg.Seed != 0, oneByOne: s.cfg.OneByOne}
 }
 
 // bill records a call, and returns its index.
 func (s *Stub) bill(c Call, a reply, billed, replayed bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := Bill{Number: c.Number, Key: c.Key, Model: c.Model, Status: a.Status, Billed: billed, Replayed: replayed}
+	b := Bill{Number: c.Number, Path: c.Path, Hash: hash(c.Path, c.Body), Key: c.Key, Model: c.Model, Status: a.Status, Billed: billed, Replayed: replayed}
 	if a.Usage != nil {
 		b.Input, b.Output = a.Usage.Input, a.Usage.Output
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.bills = append(s.bills, b)
 	return len(s.bills) - 1
 }
@@ -236,13 +302,9 @@ func (s *Stub) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// refuse writes an error in OpenAI's format.
-func refuse(rw http.ResponseWriter, status int, code, why string, used *usage) {
-	doc := map[string]any{"error": map[string]any{"message": why, "type": "stub_error", "param": nil, "code": code}}
-	if used != nil {
-		doc["usage"] = used
-	}
-	writeJSON(rw, status, doc)
+// refuse writes an error in the form of an API.
+func refuse(rw http.ResponseWriter, to api, why refusal, used *usage) {
+	writeJSON(rw, why.Status, to.problem(why, used))
 }
 
 func writeJSON(rw http.ResponseWriter, status int, v any) {
@@ -261,19 +323,4 @@ func encode(v any) []byte {
 		panic("llmstub: " + err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// text returns a message's text, with its parts joined.
-func text(content json.RawMessage) string {
-	var s string
-	if json.Unmarshal(content, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	_ = json.Unmarshal(content, &parts) // any other content has no text
-	var b strings.Builder
-	for _, p := range parts {
-		b.WriteString(p.Text)
-	}
-	return b.String()
 }

@@ -129,10 +129,15 @@ func TestKeysAreBilledOnce(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
+	const path = "/v1/chat/completions"
+	hash, other := got.Data[0].Hash, got.Data[2].Hash
+	if len(hash) != 64 || hash == other {
+		t.Errorf("hashes of two bodies: %q, %q", hash, other)
+	}
 	want := []llmstub.Bill{
-		{Number: 1, Key: "a", Model: "m", Status: 200, Input: 12, Output: 13, Billed: true},
-		{Number: 2, Key: "a", Model: "m", Status: 200, Input: 12, Output: 13, Replayed: true, Whole: true},
-		{Number: 3, Key: "a", Model: "m", Status: 422},
+		{Number: 1, Path: path, Hash: hash, Key: "a", Model: "m", Status: 200, Input: 12, Output: 13, Billed: true},
+		{Number: 2, Path: path, Hash: hash, Key: "a", Model: "m", Status: 200, Input: 12, Output: 13, Replayed: true, Whole: true},
+		{Number: 3, Path: path, Hash: other, Key: "a", Model: "m", Status: 422},
 	}
 	if diff := cmp.Diff(want, got.Data); diff != "" {
 		t.Errorf("bills (-want +got):\n%s", diff)
