@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -396,7 +395,7 @@ func (l *laneLoop) pulse(p Perform) func() {
 
 // sendPoint names the failpoint of a request: status checks have their own.
 func sendPoint(s machine.Send) string {
-	if strings.HasSuffix(s.Path, ".verify") {
+	if _, query := saga.SplitQuery(s.Path); query {
 		return "verify"
 	}
 	return string(s.Way)

@@ -266,17 +266,32 @@ const CodeTooCostly = "schema_too_costly"
 // SplitQuery splits the path of a record into the path of the step and whether the record is about
 // its status check.
 func SplitQuery(path string) (base string, query bool) {
-	base, query = strings.CutSuffix(path, verifySuffix)
+	name, index := splitIndex(path)
+	base, query = strings.CutSuffix(name, verifySuffix)
 	if query && strings.HasSuffix(base, "]") { // a step in a loop whose id is verify
 		return path, false
 	}
-	return base, query
+	return base + index, query
 }
 
-// QueryPath returns the path of the records of a step's status check.
-func QueryPath(path string) string { return path + verifySuffix }
+// QueryPath returns the path of the records of a step's status check: refund.verify, or
+// refund.verify[0] for the call refund[0] of a session. The path refund[0].verify could be that of
+// a step in a loop.
+func QueryPath(path string) string {
+	name, index := splitIndex(path)
+	return name + verifySuffix + index
+}
 
-// verifySuffix is appended to a step's path to make the path of its status check.
+// splitIndex cuts the index of a session's call from its path.
+func splitIndex(path string) (name, index string) {
+	if !strings.HasSuffix(path, "]") {
+		return path, ""
+	}
+	at := max(strings.LastIndexByte(path, '['), 0)
+	return path[:at], path[at:]
+}
+
+// verifySuffix is appended to the name in a step's path to make the path of its status check.
 const verifySuffix = ".verify"
 
 // RunTarget splits the target of a run: "refund" or "refund@v3". Version 0 is the newest.

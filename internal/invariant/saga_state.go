@@ -11,9 +11,6 @@ import (
 	"recourse/saga/machine"
 )
 
-// querySuffix is at the end of the path of a step's status check.
-const querySuffix = ".verify"
-
 // sagaState is a saga with decoded records, for all rules.
 type sagaState struct {
 	Saga

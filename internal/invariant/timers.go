@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"strings"
 	"time"
 
 	"recourse/journal"
@@ -97,7 +96,7 @@ func (e *noValues) Root(string) (any, bool) {
 // arm notes the timer that a record sets for its step.
 func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	r := t.Records[i]
-	at, query := waiting{r.Path, r.Way}, waiting{r.Path + querySuffix, journal.Do}
+	at, query := waiting{r.Path, r.Way}, waiting{saga.QueryPath(r.Path), journal.Do}
 	switch d := t.data[i].(type) {
 	case *saga.IntentData:
 		if d.WakeAt != nil {
@@ -153,7 +152,8 @@ func of(path string) string {
 	if path == "" {
 		return ""
 	}
-	return " of " + strings.TrimSuffix(path, querySuffix)
+	path, _ = saga.SplitQuery(path)
+	return " of " + path
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(journal.TimeFormat) }

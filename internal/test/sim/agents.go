@@ -51,6 +51,18 @@ in_doubt: ask
 retry: {initial: 100ms, attempts: 3}
 compensate: {http: "DELETE http://w/do/pay/${output.id}", timeout: 1s, retry: {initial: 100ms}}
 ---
+action: charge
+agents: auto
+input: {order: string}
+http: "POST http://w/do/charge"
+body: {order: "${input.order}"}
+timeout: 1s
+in_doubt:
+  verify: {http: "GET http://w/status/charge?key=${key}", found: "result.body.count > 0", output: "${result.body}", after: 1s, timeout: 1s}
+  otherwise: ask
+retry: {initial: 100ms, attempts: 3}
+compensate: {http: "DELETE http://w/do/charge/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+---
 action: mail
 agents: auto
 input: {order: string}
@@ -69,7 +81,7 @@ retry: {initial: 100ms}
 
 // agentPolicies are the policies of the sessions.
 var agentPolicies = []saga.SessionData{
-	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "mail@1", "look@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
+	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
 	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1"}, MaxCalls: 5, MaxParallel: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
 }
 
