@@ -9,6 +9,9 @@ record is `started`; there is at most one `finished`, and it is the last record.
 changes once it is committed. Each record has a hash that covers the previous record's hash ([Seal]),
 so [Verify] detects a changed, missing or moved record.
 
+A record may refer to content by its hash; the content is a [Blob] of the saga, which can be erased
+without a change of the journal.
+
 Everything else that a store has about a saga is derived from its journal: its [Row], its inbox
 entries, its tasks and events. The store writes derived data in the transaction of the records that
 it is derived from. docs/format.md describes the records and the tables.
@@ -18,6 +21,7 @@ it is derived from. docs/format.md describes the records and the tables.
 Each port serves one kind of caller. Callers depend on the ports that they use, and on no store.
 
   - [Log]: leases, claims, appends and messages. The engine writes through it.
+  - [Blobs]: content of sagas that their records refer to by its hash.
   - [Index]: rows, lists, the inbox, counts and deletion. The API reads through it.
   - [Catalog]: published definitions.
   - [Requests] and [Keys]: responses kept for idempotency keys, and API keys.
@@ -50,7 +54,7 @@ node must check that its lease still holds.
 
 # Appending
 
-An [Append] has everything that one saga changes in one transaction: records, its row, tasks, events,
+An [Append] has everything that one saga changes in one transaction: records, its row, blobs, tasks, events,
 messages to other sagas, and the ids of the messages that it applied. [Log].Append writes a batch of
 them, each for a different saga. One can fail while the others succeed.
 

@@ -36,8 +36,10 @@ var (
 	ErrParentEnded = errors.New("the parent saga has ended or is being undone")
 	// ErrNotFound: there is no such saga, definition, version or key.
 	ErrNotFound = errors.New("not found")
-	// ErrLive, of Delete: the saga has not ended.
+	// ErrLive, of Delete and EraseBlobs: the saga has not ended.
 	ErrLive = errors.New("the saga has not ended")
+	// ErrEnded, of PutBlobs: the saga has ended.
+	ErrEnded = errors.New("the saga has ended")
 	// ErrParentLive, of Delete: the saga has ended, and its parent has not.
 	ErrParentLive = errors.New("the saga's parent has not ended")
 	// ErrMismatch, of Publish: the newest version is not the expected one.
@@ -185,9 +187,10 @@ type Append struct {
 	Seq int64
 
 	// The fields below are set only with records: a repeated append without records would apply
-	// them again. A task, or an event for a sink, that exists already stays as it is; one that was
-	// deleted is created again. Tasks and events belong to this saga, whatever their Saga field
-	// says.
+	// them again. A task, an event for a sink, or a blob that exists already stays as it is; one
+	// that was deleted is created again. Tasks and events belong to this saga, whatever their Saga
+	// field says.
+	Blobs []Blob // content of this saga, to which its records refer
 	Tasks []Task // can be claimed after this append
 	// Withdraw are tasks of this saga, possibly of this append, that it no longer needs: see
 	// TaskWithdrawn and TaskLease.Cancel. Unknown ids are ignored.
@@ -228,6 +231,9 @@ func (a *Append) Size() int {
 	}
 	for i := range a.Records {
 		n += 256 + len(a.Records[i].Data)
+	}
+	for i := range a.Blobs {
+		n += 128 + len(a.Blobs[i].Data)
 	}
 	for i := range a.Tasks {
 		n += 256 + len(a.Tasks[i].Input)

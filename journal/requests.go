@@ -95,8 +95,9 @@ func (g *AgentGrant) Calls(action string, version int) bool {
 func (b KeyBinding) Narrows() bool { return len(b.Sources)+len(b.Signals) > 0 }
 
 // Store has all ports.
-type Store interface {
+type Store interface { //nolint:interfacebloat // it combines the ports, each of which is small
 	Log
+	Blobs
 	Index
 	Catalog
 	Requests

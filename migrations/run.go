@@ -27,6 +27,9 @@ var (
 	ErrNewer = errors.New("the database is newer than this program: run the version that migrated it, or a later one")
 	// ErrBehind means that the database lacks steps.
 	ErrBehind = errors.New("the database lacks migrations: run `recourse migrate up`")
+	// ErrUnreleased means that a build from before the first release made the database, with an
+	// initial step that has been replaced since.
+	ErrUnreleased = errors.New("the database is of an earlier build, from before the first release, and cannot be migrated: start with a new database")
 )
 
 // Database is a database to migrate.
@@ -142,8 +145,8 @@ func Version(ctx context.Context, d Database) (at, newest int, err error) {
 	return at, newest, nil
 }
 
-// Check returns nil if the database has exactly the steps of this program, else ErrNewer or
-// ErrBehind.
+// Check returns nil if the database has exactly the steps of this program, else ErrNewer, ErrBehind
+// or ErrUnreleased.
 func Check(ctx context.Context, d Database) error {
 	db, err := d.open()
 	if err != nil {
@@ -154,21 +157,32 @@ func Check(ctx context.Context, d Database) error {
 	if err != nil {
 		return fmt.Errorf("check migrations: %w", err)
 	}
+	if err := d.migratable(at); err != nil {
+		return err
+	}
 	if at < newest {
 		return fmt.Errorf("%w (it is at step %d, this program needs step %d)", ErrBehind, at, newest)
 	}
-	return newer(at, newest)
+	return nil
 }
 
-func newer(at, newest int) error {
-	if at > newest {
+// migratable returns ErrNewer or ErrUnreleased if this program cannot migrate a database that is at
+// a step.
+func (d Database) migratable(at int) error {
+	first, newest, err := d.numbers()
+	switch {
+	case err != nil:
+		return fmt.Errorf("check migrations: %w", err)
+	case at > newest:
 		return fmt.Errorf("%w (it is at step %d, this program has steps up to %d)", ErrNewer, at, newest)
+	case at > 0 && at < first:
+		return fmt.Errorf("%w (it is at step %d, this program has steps from %d on)", ErrUnreleased, at, first)
 	}
 	return nil
 }
 
 func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, err error) {
-	if newest, err = d.newest(); err != nil {
+	if _, newest, err = d.numbers(); err != nil {
 		return 0, 0, err
 	}
 	var exists bool
@@ -182,28 +196,30 @@ func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, err 
 	return at, newest, err
 }
 
-// newest returns the highest number of the dialect's steps.
-func (d Database) newest() (int, error) {
+// numbers returns the lowest and the highest number of the dialect's steps.
+func (d Database) numbers() (first, newest int, err error) {
 	entries, err := fs.ReadDir(d.source, d.dialect)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	newest := 0
-	for _, e := range entries {
+	for i, e := range entries {
 		digits, _, _ := strings.Cut(e.Name(), "_")
 		n, err := strconv.Atoi(digits)
 		if err != nil {
-			return 0, fmt.Errorf("migration %s has no number", e.Name())
+			return 0, 0, fmt.Errorf("migration %s has no number", e.Name())
 		}
-		newest = max(newest, n)
+		if i == 0 {
+			first = n
+		}
+		first, newest = min(first, n), max(newest, n)
 	}
-	return newest, nil
+	return first, newest, nil
 }
 
 // run migrates the database to a step.
 func (d Database) run(ctx context.Context, to func(at, newest int) int) (err error) {
 	defer func() {
-		if err != nil && !errors.Is(err, ErrNewer) {
+		if err != nil && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrUnreleased) {
 			err = fmt.Errorf("migrate: %w", err)
 		}
 	}()
@@ -216,7 +232,7 @@ func (d Database) run(ctx context.Context, to func(at, newest int) int) (err err
 	if err != nil {
 		return err
 	}
-	if err := newer(at, newest); err != nil || to(at, newest) == at {
+	if err := d.migratable(at); err != nil || to(at, newest) == at {
 		return err
 	}
 	if d.ready != nil {
@@ -255,11 +271,11 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 		return err
 	}
 	at = max(at, 0)
-	newest, err := d.newest()
+	first, newest, err := d.numbers()
 	if err != nil {
 		return err
 	}
-	if err := newer(at, newest); err != nil {
+	if err := d.migratable(at); err != nil {
 		return err
 	}
 	src, err := iofs.New(d.source, d.dialect)
@@ -273,7 +289,7 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	defer context.AfterFunc(ctx, func() { m.GracefulStop <- true })()
 	switch goal := to(at, newest); {
 	case goal == at:
-	case goal == 0:
+	case goal < first:
 		err = m.Down()
 	default:
 		err = m.Migrate(uint(goal))

@@ -11,8 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// more adds random tasks, events and messages to an append. As in practice, the ids of tasks and
-// events are derived from their saga.
+// more adds random tasks, events, messages and blobs to an append. As in practice, the ids of tasks
+// and events are derived from their saga.
 func (w *world) more(a *journal.Append) {
 	switch rapid.IntRange(0, 9).Draw(w.T, "more") {
 	case 0, 1:
@@ -29,6 +29,10 @@ func (w *world) more(a *journal.Append) {
 	case 5, 6:
 		for range rapid.IntRange(1, 3).Draw(w.T, "messages") {
 			a.Messages = append(a.Messages, w.message())
+		}
+	case 7, 8:
+		for range rapid.IntRange(1, 2).Draw(w.T, "blobs") {
+			a.Blobs = append(a.Blobs, w.blob())
 		}
 	}
 }

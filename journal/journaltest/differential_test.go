@@ -199,7 +199,7 @@ func show(v any) string {
 
 func sentinel(err error) string {
 	for _, s := range []error{journal.ErrFenced, journal.ErrUnknown, journal.ErrConflict, journal.ErrStartKey, journal.ErrUnique, journal.ErrParentEnded, journal.ErrNotFound,
-		journal.ErrLive, journal.ErrMismatch, journal.ErrInUse, journal.ErrTaskLost} {
+		journal.ErrLive, journal.ErrEnded, journal.ErrMismatch, journal.ErrInUse, journal.ErrTaskLost} {
 		if errors.Is(err, s) {
 			return s.Error()
 		}
@@ -209,7 +209,7 @@ func sentinel(err error) string {
 
 func (w *world) step() {
 	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "send", "send", "messages", "delete", "expire", "publish", "archive",
-		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule"}).Draw(w.T, "op") {
+		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule", "blob", "blob"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
 		w.all(fmt.Sprintf("append %s", show(batch)), func(s journal.Store) (any, error) {
@@ -258,6 +258,8 @@ func (w *world) step() {
 		w.eventStep()
 	case "schedule":
 		w.scheduleStep()
+	case "blob":
+		w.blobStep()
 	case "die":
 		for range rapid.IntRange(1, 3).Draw(w.T, "times") {
 			w.die()
@@ -440,6 +442,7 @@ func (w *world) own(got []journal.Claimed) []journal.Claimed {
 func (w *world) finalState() {
 	for _, saga := range w.sagas {
 		w.all("records", func(s journal.Store) (any, error) { return s.Records(w.ctx, saga, 0, 100) })
+		w.blobs(saga)
 		w.all("inbox", func(s journal.Store) (any, error) {
 			list, err := s.Inbox(w.ctx, journal.InboxFilter{Saga: saga})
 			for i := range list {

@@ -52,6 +52,7 @@ func Run(t *testing.T, o Options) {
 		tests []test
 	}{
 		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"messages", messageTests},
+		{"blob", blobTests},
 		{"index", indexTests}, {"list", listTests}, {"costs", costTests}, {"catalog", catalogTests}, {"requests", requestTests},
 		{"task", taskTests}, {"outbox", outboxTests}, {"stall", stallTests}, {"schedule", scheduleTests},
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +63,7 @@ func (s *Store) append(node string, a *journal.Append) (res journal.Result, done
 }
 
 func (s *Store) start(node string, a *journal.Append) (res journal.Result, done bool) {
-	g := &saga{applied: map[uuid.UUID]bool{}}
+	g := &saga{applied: map[uuid.UUID]bool{}, blobs: map[[sha256.Size]byte][]byte{}}
 	if _, ok := g.missing(a.Records); a.Start == nil || !ok {
 		return journal.Result{Err: journal.ErrConflict}, false
 	}
@@ -149,6 +150,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 			g.head.EndedAt = end
 		}
 	}
+	g.addBlobs(a.Blobs)
 	s.addTasks(a)
 	s.withdraw(a)
 	s.addEvents(a)

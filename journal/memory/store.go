@@ -8,6 +8,7 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"maps"
 	"slices"
@@ -53,6 +54,7 @@ type saga struct {
 	records  []journal.Record
 	messages []journal.Message // not applied yet, in the order of ids
 	applied  map[uuid.UUID]bool
+	blobs    map[[sha256.Size]byte][]byte
 }
 
 // New returns an empty store.

@@ -124,7 +124,7 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 		stmts = append(stmts, fence(node), lock)
 	}
 	stmts = append(stmts, ownershipGuard(node, batch))
-	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, appliedMessages, changedSagas, newInbox, newTasks, newEvents, withdrawn, sentMessages} {
+	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, appliedMessages, changedSagas, newInbox, newBlobs, newTasks, newEvents, withdrawn, sentMessages} {
 		st, err := build(node, batch)
 		if err != nil {
 			return err

@@ -179,7 +179,8 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 func remove(ctx context.Context, t session, sagas []pgtype.UUID) error {
 	b := &pgx.Batch{}
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM messages WHERE saga_id = ANY($1)`,
-		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
+		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`,
+		`DELETE FROM blobs WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
 		b.Queue(q, sagas)
 	}
 	return t.SendBatch(ctx, b).Close()

@@ -26,6 +26,7 @@ const fill = `
 	SELECT lpad(to_hex(i), 32, '0')::uuid, lpad(to_hex(i), 32, '0')::uuid, '', '', 1, '', 'a', 1, 1, i,
 		CASE WHEN i % 10 > 0 THEN lpad(to_hex(i), 32, '0')::uuid END, CASE WHEN i % 10 > 0 THEN i END, CASE WHEN i % 10 > 1 THEN i END
 	FROM generate_series(1, 10000) i;
+	INSERT INTO blobs (saga_id, hash, data) SELECT lpad(to_hex(i % 100), 32, '0')::uuid, sha256(i::text::bytea), '' FROM generate_series(1, 10000) i;
 	INSERT INTO outbox (id, sink, saga_id, created_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
@@ -79,6 +80,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": recipients", generic(t, s, recipients, "'node', NULL, 1"), "sagas_pending_messages")
 		uses(state+": messages of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "messages_pkey")
 		uses(state+": messages of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
+		uses(state+": blobs", text(t, s.pool, `EXPLAIN `+blobsQuery, pgx.QueryExecModeSimpleProtocol, uuid.Nil.String(), [][]byte{{1}, {2}}), "blobs_pkey")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")

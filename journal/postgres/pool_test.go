@@ -67,6 +67,8 @@ func TestDeadConnectionHasSQLState(t *testing.T) {
 		"boxes":    func() error { _, err := s.Recipients(ctx, node, uuid.Nil, 1); return err },
 		"messages": func() error { _, err := s.Messages(ctx, []uuid.UUID{some}, 1, 1); return err },
 		"send":     func() error { return s.Send(ctx, journal.Message{ID: some, Saga: some, Kind: "k"}) },
+		"blobs":    func() error { _, err := s.Blobs(ctx, some, nil); return err },
+		"put":      func() error { return s.PutBlobs(ctx, some, nil) },
 		"owned":    func() error { _, err := s.Owned(ctx, node, uuid.Nil, 1); return err },
 		"nodes":    func() error { _, err := s.Nodes(ctx); return err },
 		"saga":     func() error { _, err := s.Saga(ctx, some); return err },

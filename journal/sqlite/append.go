@@ -286,9 +286,12 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 	return nil
 }
 
-// bring writes the tasks and events of an append. Its messages are sent after all records.
+// bring writes the blobs, tasks and events of an append. Its messages are sent after all records.
 func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
 	w.messages = append(w.messages, a.Messages...)
+	if err := t.addBlobs(a.Saga, a.Blobs); err != nil {
+		return err
+	}
 	if err := t.addTasks(now, a); err != nil {
 		return err
 	}

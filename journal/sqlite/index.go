@@ -174,7 +174,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 // remove deletes a saga and everything that belongs to it, except its events.
 func (t *tx) remove(saga uuid.UUID) error {
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM messages WHERE saga_id = ?`,
-		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM stalls WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
+		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM stalls WHERE saga_id = ?`, deleteBlobs, `DELETE FROM sagas WHERE id = ?`} {
 		if _, err := t.exec(q, saga.Bytes()); err != nil {
 			return err
 		}

@@ -91,6 +91,7 @@ func TestPlans(t *testing.T) {
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
 			{"recipients", sorts(plan(recipients, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_pending_messages (owner=?)"},
 			{"messages of sagas", plan(messagesQuery, make([]any, messageSagas+1)...), "SEARCH messages USING PRIMARY KEY (saga_id=?)"},
+			{"blobs", plan(blobsQuery, make([]any, 1+blobRows)...), "SEARCH blobs USING INDEX sqlite_autoindex_blobs_1 (saga_id=? AND hash=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},

@@ -85,7 +85,7 @@ func Describe(database string, err error) error {
 	var connect *pgconn.ConnectError
 	var network *net.OpError
 	switch {
-	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind):
+	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind), errors.Is(err, migrations.ErrUnreleased):
 		return err
 	case errors.Is(err, postgres.ErrWentBack):
 		return cli.Exit(cli.Failed, errors.New(wentBack(err)))

@@ -58,6 +58,11 @@ func (s store) Send(ctx context.Context, m journal.Message) error {
 	return around("post", func() error { return s.Store.Send(ctx, m) })
 }
 
+// PutBlobs implements journal.Blobs.
+func (s store) PutBlobs(ctx context.Context, saga uuid.UUID, blobs []journal.Blob) error {
+	return around("blobs", func() error { return s.Store.PutBlobs(ctx, saga, blobs) })
+}
+
 // Append implements journal.Log. It has points for each kind of record that it writes.
 func (s store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	names := kinds(batch)

@@ -2,6 +2,7 @@ package linearizability_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -150,6 +151,17 @@ func (f *faulty) Claim(ctx context.Context, node string, limit int) (list []jour
 
 func (f *faulty) Send(ctx context.Context, m journal.Message) error {
 	return f.writes(ctx, true, func(ctx context.Context) error { return f.Store.Send(ctx, m) })
+}
+
+func (f *faulty) PutBlobs(ctx context.Context, saga uuid.UUID, blobs []journal.Blob) error {
+	return f.writes(ctx, true, func(ctx context.Context) error { return f.Store.PutBlobs(ctx, saga, blobs) })
+}
+
+func (f *faulty) Blobs(ctx context.Context, saga uuid.UUID, hashes [][sha256.Size]byte) ([]journal.Blob, error) {
+	if err := f.reads(); err != nil {
+		return nil, err
+	}
+	return f.Store.Blobs(ctx, saga, hashes)
 }
 
 func (f *faulty) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {

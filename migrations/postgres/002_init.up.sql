@@ -98,6 +98,15 @@ CREATE TABLE journal (
     PRIMARY KEY (saga_id, seq)
 );
 
+-- Content that records refer to by its hash, which is the SHA-256 of the content before it was
+-- compressed. Erasing the content of a saga leaves its journal as it is.
+CREATE TABLE blobs (
+    saga_id uuid  NOT NULL,
+    hash    bytea NOT NULL,
+    data    bytea NOT NULL,
+    PRIMARY KEY (saga_id, hash)
+);
+
 -- An applied message keeps its id and loses its data, so that sending it again changes nothing.
 CREATE TABLE messages (
     saga_id uuid    NOT NULL,

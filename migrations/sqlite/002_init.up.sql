@@ -94,6 +94,16 @@ CREATE TABLE journal (
     PRIMARY KEY (saga_id, seq)
 ) WITHOUT ROWID;
 
+-- Content that records refer to by its hash, which is the SHA-256 of the content before it was
+-- compressed. Erasing the content of a saga leaves its journal as it is. The table has rowids, so
+-- that a search by hash does not read the data of other rows.
+CREATE TABLE blobs (
+    saga_id BLOB NOT NULL,
+    hash    BLOB NOT NULL,
+    data    BLOB NOT NULL,
+    PRIMARY KEY (saga_id, hash)
+);
+
 -- An applied message keeps its id and loses its data, so that sending it again changes nothing.
 CREATE TABLE messages (
     saga_id BLOB    NOT NULL,
