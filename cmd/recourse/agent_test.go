@@ -36,7 +36,10 @@ func startAgent(t *testing.T, env []string, script string, flags ...string) *age
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
-	args := append([]string{"agent", "run", "--name", "refund", "--actions", "look,refund,mail", "--lease", "5s"}, flags...)
+	if !slices.Contains(flags, "--actions") {
+		flags = append(flags, "--actions", "look,refund,mail")
+	}
+	args := append([]string{"agent", "run", "--name", "refund", "--lease", "5s"}, flags...)
 	m := Main{Args: append(args, "--", "sh", "-c", script), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
 	go func() { a.ended <- m.Run(ctx) }()
 	t.Cleanup(cancel)
@@ -329,11 +332,74 @@ func TestAgentUsage(t *testing.T) {
 		{s.env, []string{"--restarts", "-1", "--", "true"}, cli.Usage, "--restarts"},
 		{s.env, []string{"--actions", "refunds", "--", "true"}, cli.Usage, "refunds"},
 		{nil, []string{"--server", "localhost:8080", "--", "true"}, cli.Usage, "http://"},
+		{s.env, []string{"--database", "a.db", "--", "true"}, cli.Usage, "--server"},
+		{nil, []string{"--", "true"}, cli.Usage, "--server to use the actions of a server"},
+		{nil, []string{"--database", filepath.Join(t.TempDir(), "a.db"), "--actions", agentActions, "--", "true"}, cli.Usage, "refund: no such file"},
 	} {
 		r := run(t, append(tt.env, "PATH="+os.Getenv("PATH")), append(base, tt.args...)...)
 		if r.code != tt.code || !strings.Contains(r.errOut, tt.says) {
 			t.Errorf("%v: exit %d, want %d and %q: %s", tt.args, r.code, tt.code, tt.says, r.errOut)
 		}
+	}
+}
+
+// Without a server, the command serves a database itself, and the session is continued by its key.
+func TestAgentWithoutAServer(t *testing.T) {
+	t.Parallel()
+	w, env := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	start := func(script string) *agentRun {
+		return startAgent(t, env, script, "--key", "a", "--database", db, "--actions", agentActions, "--restarts", "0")
+	}
+	token := filepath.Join(t.TempDir(), "token")
+	a := start("echo $RECOURSE_URL >" + token + ".url; " + waits(token, "exit 9"))
+	secret := tokenIn(t, token)
+	s := &serving{url: tokenIn(t, token+".url")}
+	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	if status := s.in(t, secret, "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
+		t.Errorf("refund: %d", status)
+	}
+	startAgent(t, env, "exit 0", "--database", db, "--actions", agentActions).exits(t, cli.Failed, "with the server of that process: --server")
+	let(t, token)
+	a.exits(t, cli.Failed, "`recourse serve` with database "+db)
+	if r := run(t, s.env, "sessions", "list"); r.code != cli.Unreachable {
+		t.Errorf("the server has not ended: %s", r.out)
+	}
+
+	// The next one continues the session, and serves the inbox while the agent is parked.
+	token = filepath.Join(t.TempDir(), "token")
+	a = start("echo $RECOURSE_URL >" + token + ".url; " + waits(token, "test $RECOURSE_LIFE = 3 || exit 75"))
+	secret = tokenIn(t, token)
+	s.url = tokenIn(t, token+".url")
+	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	var v struct {
+		Path     string
+		Replayed bool
+	}
+	if status := s.in(t, secret, "POST", "calls", refundOf("o-1", 1910), &v); status != http.StatusOK || !v.Replayed {
+		t.Errorf("the refund again: %d %+v", status, v)
+	}
+	if status := s.in(t, secret, "POST", "calls", strings.Replace(refundOf("o-2", 20000), "10s", "1s", 1), &v); status != http.StatusAccepted {
+		t.Errorf("the large refund: %d", status)
+	}
+	let(t, token)
+	for range 200 {
+		if strings.Contains(a.errOut.String(), v.Path+" (approval); the inbox is "+s.url+"/inbox") {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	ok(t, s.env, "approve", s.sessionID(t), v.Path, "--yes")
+	a.exits(t, cli.OK, "(approval); the inbox is "+s.url+"/inbox")
+	if n := len(w.Ledger().Live()); n != 2 {
+		t.Errorf("%d effects, want 2", n)
+	}
+
+	// It is an ordinary database, which a server shows.
+	start("exit 1").exits(t, cli.OK, "the session is committed")
+	s = serve(t, env, "--database", db)
+	if out := ok(t, s.env, "sessions", "show", s.sessionID(t)); !strings.Contains(out, "succeeded") || !strings.Contains(out, "refund[1]") {
+		t.Errorf("%s", out)
 	}
 }
 
@@ -388,19 +454,20 @@ func TestAgentKey(t *testing.T) {
 func TestAgentsPage(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
-	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../examples/agents/refund")); err != nil {
+		t.Fatal(err)
+	}
 	page := docPage(t, "agents.md")
-	sh := func(mark string) (string, int) {
+	sh := func(env []string, mark string) (string, int) {
 		t.Helper()
 		for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
 			if !strings.Contains(m[1], mark) {
 				continue
 			}
 			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", m[1])
-			if c.Dir = "../.."; !strings.HasPrefix(m[1], "cd ") {
-				c.Dir = "../../examples/agents/refund"
-			}
-			c.Env = append(append(os.Environ(), s.env...), pathVar(t))
+			c.Dir = dir
+			c.Env = append(append(os.Environ(), env...), pathVar(t))
 			out, err := c.CombinedOutput()
 			if err != nil && c.ProcessState == nil {
 				t.Fatal(err)
@@ -410,10 +477,18 @@ func TestAgentsPage(t *testing.T) {
 		t.Fatalf("no block with %s", mark)
 		return "", 0
 	}
-	if out, code := sh("ticket-17"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 6 {
+	if out, code := sh(vars, "ticket-17"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 6 {
 		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
 	}
-	if out, code := sh("ticket-20"); code != 3 || !strings.Contains(out, "gives up") || len(w.Ledger().Live()) != 6 || len(w.Ledger().Undos()) != 2 {
+	if out, code := sh(vars, "ticket-20"); code != 3 || !strings.Contains(out, "gives up") || len(w.Ledger().Live()) != 6 || len(w.Ledger().Undos()) != 2 {
 		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
+	}
+	s := serve(t, vars, "--database", filepath.Join(dir, "recourse.db"))
+	ok(t, s.env, "definitions", "apply", filepath.Join(dir, "actions"))
+	if out, code := sh(s.env, "ticket-21"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 12 {
+		t.Errorf("with a server: exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
+	}
+	if out := ok(t, s.env, "sessions", "list"); strings.Count(out, "succeeded") != 2 || strings.Count(out, "compensated") != 1 {
+		t.Errorf("%s", out)
 	}
 }

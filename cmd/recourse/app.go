@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/agent"
 	"recourse/internal/cli/completion"
 	"recourse/internal/cli/config"
 )
@@ -87,5 +88,5 @@ func dispatch(a *cli.App, args []string) error {
 	for _, f := range ctx.Flags() {
 		a.YAML = a.YAML || f.Name == "output" && ctx.FlagValue(f) == "yaml"
 	}
-	return ctx.Run(a, file)
+	return ctx.Run(a, file, agent.Embed(embed))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,16 +27,10 @@ import (
 type runCmd struct {
 	cli.OutputFlag
 	definition.ActionFlags
-	File        string   `arg:"" help:"A definition; - is stdin."`
-	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
-	Database    string   `placeholder:"FILE|URL" help:"Keep the saga in this database. Default: in memory, for this run only."`
-	Var         []string `sep:"none" placeholder:"NAME=TEXT" help:"A variable, in addition to RECOURSE_VAR_<name>; repeatable."`
-	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables."`
-	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
-	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"Host or network that steps may call, in addition to public addresses and this machine; repeatable."`
-	config.TracesFlag
-	config.DialFlags
-	config.LLMFlags
+	File     string `arg:"" help:"A definition; - is stdin."`
+	Input    string `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
+	Database string `placeholder:"FILE|URL" help:"Keep the saga in this database. Default: in memory, for this run only."`
+	config.LocalFlags
 }
 
 // local is one saga that runs in this process.
@@ -54,34 +49,11 @@ func (c *runCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	src, err := secrets.New(c.SecretDir, a.Env)
-	if err != nil {
-		return cli.Exit(cli.Usage, err)
-	}
-	log, err := config.NewLog(a.Stderr, "text", "error", src)
+	n, err := newLocalNode(a, &c.LocalFlags, c.Database, o.Vars)
 	if err != nil {
 		return err
 	}
-	var store journal.Store = memory.New(memory.Config{})
-	if c.Database != "" {
-		if store, err = database.Open(a.Ctx, c.Database, true); err != nil {
-			return err
-		}
-	}
-	defer store.Close()
-	models, err := c.LLMFlags.Apply(llm.Config{})
-	if err != nil {
-		return err
-	}
-	tracer, err := c.TracesFlag.Tracer(a, models, log)
-	if err != nil {
-		return err
-	}
-	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, c.EgressAllow...), Dial: c.DialFlags, Secrets: src, Vars: o.Vars, LLM: models,
-		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
-	if err != nil {
-		return err
-	}
+	defer n.store.Close()
 	ctx, stop := context.WithCancel(context.WithoutCancel(a.Ctx))
 	defer stop()
 	if err := n.start(ctx); err != nil {
@@ -126,6 +98,50 @@ func (l *local) run(c *runCmd, o machine.StartOptions) error {
 	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
 }
 
+// newLocalNode returns a node that runs in the process of a command, on a database, or in memory if
+// that is "". The caller closes its store.
+func newLocalNode(a *cli.App, f *config.LocalFlags, db string, vars map[string]json.RawMessage) (_ *node, err error) {
+	src, err := secrets.New(f.SecretDir, a.Env)
+	if err != nil {
+		return nil, cli.Exit(cli.Usage, err)
+	}
+	log, err := config.NewLog(a.Stderr, "text", "error", src)
+	if err != nil {
+		return nil, err
+	}
+	var store journal.Store = memory.New(memory.Config{})
+	if db != "" {
+		if store, err = database.Open(a.Ctx, db, true); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			store.Close()
+		}
+	}()
+	models, err := f.LLMFlags.Apply(llm.Config{})
+	if err != nil {
+		return nil, err
+	}
+	tracer, err := f.TracesFlag.Tracer(a, models, log)
+	if err != nil {
+		return nil, err
+	}
+	return newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, f.EgressAllow...), Dial: f.DialFlags, Secrets: src, Vars: vars, LLM: models,
+		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
+}
+
+// publishActions publishes actions in the node's store.
+func (n *node) publishActions(ctx context.Context, list []*saga.Action) error {
+	for _, act := range list {
+		if _, _, _, err := n.catalog.PublishAction(ctx, act.Name, act.Source, ""); err != nil {
+			return fmt.Errorf("action %s: %w", act.Name, err)
+		}
+	}
+	return nil
+}
+
 // begin publishes the actions and the definition in the store and starts the saga.
 func (l *local) begin(file string, actions *definition.Actions, o machine.StartOptions) error {
 	ctx := l.app.Ctx
@@ -140,10 +156,8 @@ func (l *local) begin(file string, actions *definition.Actions, o machine.StartO
 	if err != nil {
 		return err
 	}
-	for _, act := range actions.List {
-		if _, _, _, err := l.catalog.PublishAction(ctx, act.Name, act.Source, ""); err != nil {
-			return fmt.Errorf("action %s: %w", act.Name, err)
-		}
+	if err := l.publishActions(ctx, actions.List); err != nil {
+		return err
 	}
 	doc, def, _, err := l.catalog.Publish(ctx, def.Name, def.Source, "")
 	if errs, ok := errors.AsType[*dsl.Errors](err); ok {

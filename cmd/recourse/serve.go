@@ -174,17 +174,7 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 		listener.Close()
 		return err
 	}
-	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys.Required, NoAuth: c.NoAuth,
-		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
-		Collectors: []prometheus.Collector{n.metrics}, Version: a.Version, Done: ctx.Done(), Rates: limits.Rates})
-	server := &http.Server{
-		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: string(c.TraceURL), Version: a.Version, Log: log, Done: ctx.Done()}),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	intake.New(limits.Intake).Guard(server)
+	server := n.site(siteOptions{Vars: vars, RequireKeys: keys.Required, NoAuth: c.NoAuth, Limits: limits, TraceURL: string(c.TraceURL), Version: a.Version, Log: log, Done: ctx.Done()})
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	log.Info("listening", "url", address, "database", database.Kind(c.Database), "keys", keys.Required, "version", a.Version)
@@ -200,13 +190,46 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 	if e := n.wait(); err == nil {
 		err = e
 	}
-	down, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if e := server.Shutdown(down); e != nil {
-		server.Close()
-	}
+	shutDown(server)
 	log.Info("stopped")
 	return err
+}
+
+// siteOptions configure the site of a node.
+type siteOptions struct {
+	Vars        map[string]json.RawMessage
+	RequireKeys bool
+	NoAuth      bool
+	Limits      config.Limits
+	TraceURL    string
+	Version     string // of the program
+	Log         *slog.Logger
+	Done        <-chan struct{} // requests end when it is closed
+}
+
+// site returns the server of a node's API and web UI.
+func (n *node) site(o siteOptions) *http.Server {
+	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth,
+		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
+		Collectors: []prometheus.Collector{n.metrics}, Version: o.Version, Done: o.Done, Rates: o.Limits.Rates})
+	server := &http.Server{
+		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: o.TraceURL, Version: o.Version, Log: o.Log, Done: o.Done}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	intake.New(o.Limits.Intake).Guard(server)
+	return server
+}
+
+// shutDown waits for the requests in flight, but not for long, and closes the server.
+func shutDown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		server.Close()
+	}
 }
 
 // serveProfiles serves profiles on --debug-listen, if it is given, until stop is called.

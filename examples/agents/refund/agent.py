@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An agent that refunds orders and tells the customers. It uses only the standard library.
 
-    recourse agent run --name refund --key ticket-17 --actions look,refund,mail --input @ticket.json -- python3 agent.py
+    recourse agent run --name refund --key ticket-17 --actions actions --input @ticket.json -- python3 agent.py
 
 It may be killed at any time. The next process starts from the beginning and makes the same calls again: the server answers those that were
 made before from the session's journal, so no order is refunded twice, and no mail is sent twice.

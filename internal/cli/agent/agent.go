@@ -16,6 +16,8 @@ import (
 
 	"recourse/api"
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
+	"recourse/internal/cli/database"
 	"recourse/internal/cli/remote"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -40,21 +42,20 @@ const (
 	aborted = 76 // abort the session
 )
 
-// defaultServer is the address of a server that runs with its defaults on this machine.
-const defaultServer = "http://127.0.0.1:8080"
-
 // Run is `recourse agent run`.
 type Run struct {
-	Server   string   `env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default http://127.0.0.1:8080."`
+	Server   string   `env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address. Default: a server in this process, with --database."`
 	APIKey   string   `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, of the role agent. The process does not get it. Prefer the environment variable."`
 	Name     string   `default:"agent" help:"What sessions of this kind are called; default ${default}."`
 	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
-	Actions  []string `required:"" placeholder:"NAME[@VERSION],…" help:"The actions that the agent may call, separated by commas."`
+	Actions  []string `required:"" placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that the agent may call, separated by commas: their names with --server, and files or directories without."`
 	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
 	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
 	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
 	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
-	Command  []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
+	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
+	config.LocalFlags
+	Command []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
 }
 
 // openRequest is the body that opens a session. With the same key it must be the same.
@@ -76,8 +77,8 @@ type session struct {
 }
 
 // Run runs the agent until its session has ended, or cannot go on.
-func (c *Run) Run(a *cli.App) error {
-	err := c.run(a)
+func (c *Run) Run(a *cli.App, embed Embed) error {
+	err := c.run(a, embed)
 	if errors.Is(err, errCommitted) {
 		return nil
 	}
@@ -105,7 +106,7 @@ func end(code int, format string, args ...any) error {
 	return &result{cli.Exit(code, fmt.Errorf(format, args...))}
 }
 
-func (c *Run) run(a *cli.App) error {
+func (c *Run) run(a *cli.App, embed Embed) error {
 	program, err := exec.LookPath(c.Command[0])
 	if err != nil {
 		return cli.Exit(cli.Usage, fmt.Errorf("the agent cannot be run: %w", err))
@@ -117,12 +118,24 @@ func (c *Run) run(a *cli.App) error {
 	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
 		return err
 	}
-	named := c.Server != ""
-	if !named {
-		c.Server = defaultServer
-	}
 	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, keyed: c.Key != ""}
-	if err := r.open(body, named); err != nil {
+	switch {
+	case c.Server == "":
+		server, err := c.embed(a, embed, &body)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err := server.Stop(); err != nil {
+				r.note("the server in this process did not stop in order; the next one continues: %s", err)
+			}
+		}()
+		r.flags.Server, r.database = server.URL, c.Database
+		r.note("%s is served at %s", database.Name(c.Database), server.URL)
+	case c.Database != "":
+		return cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
+	}
+	if err := r.open(body); err != nil {
 		return err
 	}
 	err = r.live()
@@ -136,8 +149,8 @@ func (c *Run) run(a *cli.App) error {
 // waits without a limit.
 const patience = time.Minute
 
-// open opens the session, or finds the one of the key. named: the server was named.
-func (r *runner) open(body openRequest, named bool) error {
+// open opens the session, or finds the one of the key.
+func (r *runner) open(body openRequest) error {
 	ctx, cancel := context.WithTimeout(r.app.Ctx, patience)
 	defer cancel()
 	header := map[string]string{}
@@ -146,9 +159,6 @@ func (r *runner) open(body openRequest, named bool) error {
 	}
 	r.reopen = opened
 	answer, err := opened() // sets the idempotency key that all attempts share
-	if cli.ExitCode(err) == cli.Unreachable && remote.Code(err) == "" && !named {
-		return cli.Exit(cli.Usage, fmt.Errorf("no server responds at %s: start one with `recourse serve`, or name one with --server; an agent cannot run without a server yet", r.flags.Server))
-	}
 	if err != nil && r.transient(ctx, err) {
 		answer, err = r.insist(ctx, opened)
 	}
@@ -177,6 +187,11 @@ type attachRequest struct {
 type attached struct {
 	Life    int   `json:"life"`
 	LeaseMS int64 `json:"lease_ms"`
+	LLM     struct {
+		OpenAI    string `json:"openai"`
+		Anthropic string `json:"anthropic"`
+	} `json:"llm"` // base URLs of the models' routes; "": the server has none
+	MCP string `json:"mcp"` // likewise
 }
 
 // attach begins a life with a secret. previous is the secret of the life that it replaces.
@@ -283,9 +298,9 @@ func (r *runner) live() error {
 // goesOn says how to continue the session.
 func (r *runner) goesOn() string {
 	if !r.keyed {
-		return fmt.Sprintf("session %s goes on without a process: `recourse sessions abort %s` undoes its calls; with --key, a later run continues a session", r.session.ID, r.session.ID)
+		return fmt.Sprintf("session %s goes on without a process: %s undoes its calls; with --key, a later run continues a session", r.session.ID, r.command("sessions abort "+r.session.ID))
 	}
-	return fmt.Sprintf("session %s goes on: run the agent with the same --key, or `recourse sessions abort %s`", r.session.ID, r.session.ID)
+	return fmt.Sprintf("session %s goes on: run the agent with the same --key, or %s", r.session.ID, r.command("sessions abort "+r.session.ID))
 }
 
 // commit commits the session once its calls have ended.
@@ -351,7 +366,7 @@ func (r *runner) park() (waits bool, _ error) {
 				if open == nil {
 					return false, nil
 				}
-				r.note("the agent is parked until a call ends: %s", strings.Join(said, ", "))
+				r.note("the agent is parked until a call ends: %s; the inbox is %s/inbox", strings.Join(said, ", "), strings.TrimRight(r.flags.Server, "/"))
 			}
 			for _, v := range list.Data {
 				for _, path := range open {
@@ -395,9 +410,9 @@ func (r *runner) finish() error {
 		case v.Status == saga.Compensated && left == 0:
 			return end(undone, "session %s was aborted, and all its effects are undone", v.ID)
 		case v.Status.Terminal():
-			return end(remain, "session %s was aborted, and effects remain: %s; `recourse show %s` explains them", v.ID, effects(v), v.ID)
+			return end(remain, "session %s was aborted, and effects remain: %s; %s explains them", v.ID, effects(v), r.command("show "+v.ID))
 		case len(v.Open) > 0:
-			return end(remain, "session %s was aborted, and a person has to decide: `recourse inbox --saga %s`", v.ID, v.ID)
+			return end(remain, "session %s was aborted, and a person has to decide: %s", v.ID, r.command("inbox --saga "+v.ID))
 		case !reported:
 			reported = true
 			r.note("the session is over for its agent: waiting for its end")

@@ -46,7 +46,8 @@ type runner struct {
 	args     []string
 	flags    remote.ServerFlags
 	restarts int
-	keyed    bool // a later run can continue the session
+	keyed    bool   // a later run can continue the session
+	database string // of the server in this process; "": it is another process
 	session  session
 	life     *life                         // the last one; nil: none yet
 	reopen   func() (remote.Answer, error) // repeats the request that opened the session
@@ -196,13 +197,14 @@ func (r *runner) ended(v verdict) error {
 type life struct {
 	secret string
 	number int
+	routes []string     // variables of the process: where it sends requests to models and tools
 	over   chan verdict // receives at most one value
 	stop   func()       // ends the heartbeats, and waits for the end of the last one
 }
 
 func (r *runner) newLife(secret string, d attached) *life {
 	ctx, cancel := context.WithCancel(r.app.Ctx)
-	l := &life{secret: secret, number: d.Life, over: make(chan verdict, 1)}
+	l := &life{secret: secret, number: d.Life, routes: r.routes(d, r.token(secret)), over: make(chan verdict, 1)}
 	done := make(chan struct{})
 	l.stop = func() {
 		cancel()
@@ -330,16 +332,44 @@ func terminate(p *os.Process, sign os.Signal, exited <-chan struct{}, signals <-
 	<-exited
 }
 
-// environment returns the variables of the process. It gets the session's token instead of the API
-// key, which may do more.
+// private begin the variables that the process does not get: the session's token stands for the API
+// key, which may do more, and only the server's steps use secrets.
+var private = []string{"RECOURSE_API_KEY=", "RECOURSE_SECRET_", "RECOURSE_LLM_API_KEY=", "RECOURSE_DATABASE="}
+
+// environment returns the variables of the process.
 func (r *runner) environment() []string {
-	env := slices.DeleteFunc(slices.Clone(r.app.Env), func(entry string) bool { return strings.HasPrefix(entry, "RECOURSE_API_KEY=") })
+	env := slices.DeleteFunc(slices.Clone(r.app.Env), func(entry string) bool {
+		return slices.ContainsFunc(private, func(begin string) bool { return strings.HasPrefix(entry, begin) })
+	})
 	input := string(r.session.Input)
-	return append(env,
+	return append(append(env, r.life.routes...),
 		"RECOURSE_URL="+strings.TrimRight(r.flags.Server, "/"),
 		"RECOURSE_SESSION="+r.session.ID,
 		"RECOURSE_TOKEN="+r.token(r.life.secret),
 		"RECOURSE_LIFE="+strconv.Itoa(r.life.number),
 		"RECOURSE_RESUMED="+strconv.FormatBool(r.life.number > 1),
 		"RECOURSE_INPUT="+cmp.Or(input, "null"))
+}
+
+// routes returns the variables by which client packages find the server's routes for models and
+// tools, as far as the server has them. The session's token takes the place of a provider's key.
+func (r *runner) routes(d attached, token string) []string {
+	var env []string
+	at := func(name, url string) bool {
+		if strings.HasPrefix(url, "/") {
+			url = strings.TrimRight(r.flags.Server, "/") + url
+		}
+		if url != "" {
+			env = append(env, name+"="+url)
+		}
+		return url != ""
+	}
+	if at("OPENAI_BASE_URL", d.LLM.OpenAI) {
+		env = append(env, "OPENAI_API_KEY="+token)
+	}
+	if at("ANTHROPIC_BASE_URL", d.LLM.Anthropic) {
+		env = append(env, "ANTHROPIC_API_KEY="+token)
+	}
+	at("RECOURSE_MCP_URL", d.MCP)
+	return env
 }

@@ -145,6 +145,3 @@ func (c *ServeFlags) CheckAccess(ctx context.Context, store journal.Store) (Acce
 	}
 	return Access{Required: true, Says: "Every request needs an API key: the web UI asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth disables this."}, nil
 }
-
-// Loopback is the egress that `run` and `demo` allow.
-var Loopback = []string{"127.0.0.0/8", "::1", "localhost"}

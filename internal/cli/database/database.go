@@ -130,6 +130,14 @@ type Flag struct {
 	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…; default ${default}."`
 }
 
+// Name names a database in a sentence, without its URL, which may contain a password.
+func Name(database string) string {
+	if IsPostgres(database) {
+		return "the PostgreSQL database"
+	}
+	return "database " + database
+}
+
 // Kind names a database without its URL, which may contain a password.
 func Kind(database string) string {
 	if IsPostgres(database) {

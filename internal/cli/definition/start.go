@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,19 +20,26 @@ func StartOptions(a *cli.App, input, varsFile string, varArgs []string) (machine
 	if o.Input, err = a.JSONArg("--input", input); err != nil {
 		return o, err
 	}
-	if o.Vars, err = config.ReadVars(varsFile, a.Variables); err != nil {
-		return o, err
-	}
-	given, err := cli.Pairs("--var", varArgs)
+	o.Vars, err = Vars(a, varsFile, varArgs)
+	return o, err
+}
+
+// Vars reads the vars of a file, of the environment and of --var, the last of which win.
+func Vars(a *cli.App, file string, args []string) (map[string]json.RawMessage, error) {
+	vars, err := config.ReadVars(file, a.Variables)
 	if err != nil {
-		return o, err
+		return nil, err
+	}
+	given, err := cli.Pairs("--var", args)
+	if err != nil {
+		return nil, err
 	}
 	for name, value := range given {
-		if o.Vars[name], err = journal.Encode(value); err != nil {
-			return o, fmt.Errorf("--var %s: %w", name, err)
+		if vars[name], err = journal.Encode(value); err != nil {
+			return nil, fmt.Errorf("--var %s: %w", name, err)
 		}
 	}
-	return o, nil
+	return vars, nil
 }
 
 // StartError returns the errors of a start.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -181,6 +182,57 @@ func TestRefundAgent(t *testing.T) {
 				t.Errorf("verify: %s", out)
 			}
 		})
+	}
+}
+
+// TestRefundAgentWithoutAServer kills `recourse agent run` together with the server in its process,
+// at random moments. The same command continues the session.
+func TestRefundAgentWithoutAServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w, err := world.New(world.Config{}).Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if err := w.AddFault(world.Rule{Do: world.Do{DelayMS: 40}}); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(seed(t), 1))
+	said := new(buffer.Buffer)
+	start := func() *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), program.Path(t), "agent", "run", "--name", "refund", "--key", "ticket-1", "--database", filepath.Join(dir, "a.db"),
+			"--actions", refundAgent+"/actions", "--lease", "5s", "--input", orders(agentOrders, "o-", "o-"), "--", "python3", refundAgent+"/agent.py")
+		cmd.Env = append(os.Environ(), "RECOURSE_VAR_pay="+w.URL+"/pay", "RECOURSE_VAR_orders="+w.URL+"/orders", "RECOURSE_VAR_mail="+w.URL+"/mail")
+		cmd.Stdout, cmd.Stderr = said, said
+		// The agent is killed with it: it would wait for the server forever.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	for n := range 2 {
+		cmd := start()
+		after := n*agentOrders + 1 + rng.IntN(agentOrders-1)
+		if _, err := w.Await(t.Context(), func(l world.Ledger) bool { return len(l.Requests()) >= after }); err != nil {
+			t.Fatalf("no request %d: %v\n%s", after, err, said)
+		}
+		<-time.After(time.Duration(rng.IntN(50)) * time.Millisecond)
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+	}
+	if err := start().Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	l := w.Ledger()
+	if n := len(l.Op("pay", "refund").Live()); n != agentOrders {
+		t.Errorf("%d refunds, want %d\n%s", n, agentOrders, said)
+	}
+	if lives := strings.Count(said.String(), ": begins"); lives != 3 {
+		t.Errorf("%d lives, want 3:\n%s", lives, said)
 	}
 }
 

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"recourse/internal/cli"
+	"recourse/internal/cli/config"
+	"recourse/internal/cli/database"
+	"recourse/internal/cli/definition"
+	"recourse/saga"
+)
+
+// Embed starts a server in this process, on a database, and publishes the actions.
+type Embed func(a *cli.App, f *config.LocalFlags, database string, actions []*saga.Action) (*Server, error)
+
+// Server is a server in this process.
+type Server struct {
+	URL  string
+	Stop func() error // waits for its end
+}
+
+// defaultDatabase is that of `recourse serve`, which therefore shows the session later.
+const defaultDatabase = "recourse.db"
+
+// embed starts a server with the actions in files, and writes into the body which of them the agent
+// may call. The others are for compensations.
+func (c *Run) embed(a *cli.App, start Embed, body *openRequest) (*Server, error) {
+	c.Database = cmp.Or(c.Database, defaultDatabase)
+	actions, err := definition.ActionFlags{Actions: c.Actions}.ReadActions(a)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitCode(err), fmt.Errorf("--actions: %w; without a server it names files and directories: set --server to use the actions of a server by their names", err))
+	}
+	body.Actions = nil
+	for _, act := range actions.List {
+		if act.Agents != nil {
+			body.Actions = append(body.Actions, act.Name)
+		}
+	}
+	if body.Actions == nil {
+		return nil, cli.Exit(cli.Usage, errors.New("--actions: no action in these files may be called by agents: `agents: auto` in an action allows it"))
+	}
+	server, err := start(a, &c.LocalFlags, c.Database, actions.List)
+	if cli.ExitCode(err) == cli.Conflict {
+		err = fmt.Errorf("%w; or run the agent with the server of that process: --server", err)
+	}
+	return server, err
+}
+
+// command returns how a person runs a command for the session.
+func (r *runner) command(line string) string {
+	line = "`recourse " + line + "`"
+	if r.database == "" {
+		return line
+	}
+	return "`recourse serve` with " + database.Name(r.database) + " and then " + line
+}
