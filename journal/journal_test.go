@@ -114,3 +114,22 @@ func TestWire(t *testing.T) {
 		t.Errorf("encoding changed the data: %s", b)
 	}
 }
+
+// The size of an append, which bounds commits, includes all data that can be large.
+func TestSize(t *testing.T) {
+	const n = 1 << 20
+	large := make([]byte, n)
+	for what, a := range map[string]Append{
+		"record":      {Records: []Record{{Data: large}}},
+		"summary":     {Row: &Row{Summary: large}},
+		"inbox entry": {Row: &Row{Inbox: []Entry{{Data: large}}}},
+		"blob":        {Blobs: []Blob{{Data: large}}},
+		"task":        {Tasks: []Task{{Input: large}}},
+		"event":       {Events: []Event{{Data: large}}},
+		"message":     {Messages: []Message{{Data: large}}},
+	} {
+		if got := a.Size(); got < n || got > n+4096 {
+			t.Errorf("an append with a %s of %d bytes has the size %d", what, n, got)
+		}
+	}
+}

@@ -325,3 +325,41 @@ func TestMessagesCross(t *testing.T) {
 		return commits > rounds
 	})
 }
+
+// Transactions that insert the same blobs of a saga do so in the order of hashes, so that none
+// waits for another that waits for it.
+func TestBlobsAreInsertedInOrder(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	_, err := s.Register(ctx, "n", time.Hour)
+	must(t, err)
+	a := begin()
+	_, err = s.Append(ctx, "n", []journal.Append{a})
+	must(t, err)
+	conn := connect(t, dsn)
+	other, err := conn.Begin(ctx)
+	must(t, err)
+	first, last := [32]byte{1}, [32]byte{2}
+	insert := func(hash [32]byte) error {
+		_, err := other.Exec(ctx, `INSERT INTO blobs (saga_id, hash, data) VALUES ($1, $2, '')`, a.Saga.String(), hash[:])
+		return err
+	}
+	must(t, insert(first))
+	put := make(chan error)
+	go func() { put <- s.PutBlobs(ctx, a.Saga, []journal.Blob{{Hash: last}, {Hash: first}}) }()
+	watcher := connect(t, dsn)
+	until(t, "it waits for the other transaction", func() bool {
+		var n int
+		must(t, watcher.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n))
+		return n > 0
+	})
+	_, err = other.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`)
+	must(t, err)
+	if err := insert(last); err != nil {
+		t.Errorf("the other transaction waits, too: %v", err)
+	}
+	must(t, other.Rollback(ctx))
+	must(t, <-put)
+}
