@@ -142,6 +142,11 @@ func TestOldPrimaryLives(t *testing.T) {
 	if lease.Timeline != 1 {
 		t.Fatalf("registered on timeline %d", lease.Timeline)
 	}
+	primary := connect(t, old.URL)
+	until(t, "the standby has the registration", func() (has bool) {
+		must(t, primary.QueryRow(ctx, `SELECT coalesce(min(replay_lsn) >= pg_current_wal_lsn(), false) FROM pg_stat_replication`).Scan(&has))
+		return has
+	})
 	must(t, next.Promote(ctx))
 	until(t, "the node is fenced", func() bool {
 		_, err = s.Append(ctx, "before", []journal.Append{started()})
