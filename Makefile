@@ -14,7 +14,7 @@ PG      := $(GO) run ./internal/test/pgserver/run --
 # reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples agents fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ container: ## build the container image IMAGE with buildah, and run it once to p
 
 examples: ## run the definitions of examples/ with the real program and with faults, one of them with twenty kills; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/test/examples
+
+agents: ## run the agents of examples/agents/booking by each client package, kill each of them twenty times, and print what happened
+	RECOURSE_AGENT_CLIENTS=all $(GO) test -v -count 1 -timeout 1h -run 'TestBookingAgents' ./internal/test/examples
 
 FUZZTIME ?= 30s
 fuzz: ## run each fuzz target for FUZZTIME, two at a time

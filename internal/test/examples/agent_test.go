@@ -1,9 +1,7 @@
 package examples
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -69,73 +67,32 @@ func (s *scene) refund(key, input string, requests, kills, restarts int) (out st
 	if err := s.world.AddFault(world.Rule{Do: world.Do{DelayMS: 40}}); err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
-	defer cancel()
-	pid := filepath.Join(s.t.TempDir(), "pid")
-	// A lease that outlives each restart of the server: without it, a life ends at the restart,
-	// too.
-	cmd := exec.CommandContext(ctx, program.Path(s.t), "agent", "run", "--server", "http://"+s.server.addr, "--name", "refund", "--key", key,
-		"--actions", "look,refund,mail", "--lease", "2m", "--restarts", strconv.Itoa(kills), "--input", input,
-		"--", "sh", "-c", "echo $$ >"+pid+"; exec python3 "+refundAgent+"/agent.py")
-	var said buffer.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // its state has the result
-	}()
 	before := len(s.world.Ledger().Requests())
+	r := &agentRun{name: "refund", key: key, actions: "look,refund,mail", input: input, restarts: kills, command: []string{"python3", refundAgent + "/agent.py"}}
+	s.runAgent(r)
 	rng := rand.New(rand.NewPCG(seed(s.t), uint64(before)))
 	what := slices.Concat(slices.Repeat([]bool{true}, kills), slices.Repeat([]bool{false}, restarts))
 	rng.Shuffle(len(what), func(i, j int) { what[i], what[j] = what[j], what[i] })
 	part := requests / len(what)
 	for n, agent := range what {
 		after := before + part*n + 1 + rng.IntN(part-1)
-		if _, err := s.world.Await(ctx, func(l world.Ledger) bool { return len(l.Requests()) >= after }); err != nil {
-			s.t.Fatalf("no request %d: %v\n%s", after, err, &said)
+		if _, err := s.world.Await(r.ctx, func(l world.Ledger) bool { return len(l.Requests()) >= after }); err != nil {
+			s.t.Fatalf("no request %d: %v\n%s", after, err, &r.said)
 		}
 		<-time.After(time.Duration(rng.IntN(50)) * time.Millisecond)
 		if !agent {
 			s.restart()
-		} else if err := s.agent(pid, ended, &said).Kill(); err != nil {
-			s.t.Errorf("kill %d: %v", n, err)
+			continue
+		}
+		if err := r.kill(1, 0); err != nil {
+			s.t.Fatalf("kill %d: %v", n, err)
 		}
 	}
-	<-ended
-	if lives := strings.Count(said.String(), ": begins"); lives != kills+1 {
-		s.t.Errorf("%d lives have begun, want %d:\n%s", lives, kills+1, &said)
+	out, code = r.end()
+	if lives := strings.Count(out, ": begins"); lives != kills+1 {
+		s.t.Errorf("%d lives have begun, want %d:\n%s", lives, kills+1, out)
 	}
-	return said.String(), cmd.ProcessState.ExitCode()
-}
-
-// agent waits until the next process of the agent has written its id, and returns it.
-func (s *scene) agent(path string, ended <-chan struct{}, said *buffer.Buffer) *os.Process {
-	s.t.Helper()
-	for {
-		b, err := os.ReadFile(path)
-		if err == nil && bytes.HasSuffix(b, []byte("\n")) {
-			id, err := strconv.Atoi(strings.TrimSpace(string(b)))
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			if err := os.Remove(path); err != nil {
-				s.t.Fatal(err)
-			}
-			p, err := os.FindProcess(id)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			return p
-		}
-		select {
-		case <-ended:
-			s.t.Fatalf("the agent has ended before it was killed:\n%s", said)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return out, code
 }
 
 // TestRefundAgent kills the refund agent three times at random moments, and the server once. Each
@@ -151,7 +108,7 @@ func TestRefundAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := stage(t, database(t), nil)
-			s.publishAgent()
+			s.publishActions(refundAgent)
 			for round := range rounds {
 				out, code := s.refund(fmt.Sprint("ticket-", round), orders(agentOrders, fmt.Sprint(round, "-"), fmt.Sprint(round, "-")), 3*agentOrders, agentKills, restarts)
 				if code != 0 {
@@ -240,7 +197,7 @@ func TestRefundAgentWithoutAServer(t *testing.T) {
 func TestRefundAgentAborts(t *testing.T) {
 	t.Parallel()
 	s := stage(t, databases["sqlite"](t), nil)
-	s.publishAgent()
+	s.publishActions(refundAgent)
 	out, code := s.refund("ticket-2", orders(agentOrders, "o-", "final-"), 2*agentOrders, 1, 0)
 	if code != 3 {
 		t.Errorf("exit %d, want 3:\n%s", code, out)
@@ -251,12 +208,5 @@ func TestRefundAgentAborts(t *testing.T) {
 	}
 	if out, ok := s.verify(l); !ok {
 		t.Errorf("verify: %s", out)
-	}
-}
-
-func (s *scene) publishAgent() {
-	s.t.Helper()
-	if out, code := s.command("definitions", "apply", refundAgent+"/actions", "--server", "http://"+s.server.addr); code != 0 {
-		s.t.Fatalf("apply: %s", out)
 	}
 }

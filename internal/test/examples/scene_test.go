@@ -59,13 +59,20 @@ type scene struct {
 // stage starts a scene. fault returns the model's faults; nil for none.
 func stage(t *testing.T, database string, fault func(llmstub.Call) llmstub.Fault) *scene {
 	t.Helper()
+	return stageModel(t, database, llmstub.Config{Fault: fault})
+}
+
+// stageModel starts a scene with a model of this configuration, whose key is modelKey.
+func stageModel(t *testing.T, database string, model llmstub.Config) *scene {
+	t.Helper()
+	model.APIKey = modelKey
 	s := &scene{t: t, dir: t.TempDir(), database: database, events: newSink(t)}
 	var err error
 	if s.world, err = world.New(world.Config{}).Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.world.Close() })
-	if s.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Fault: fault}).Listen("127.0.0.1:0"); err != nil {
+	if s.model, err = llmstub.New(model).Listen("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.model.Close() })
