@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -43,22 +44,30 @@ func (s *server) readSaga(ctx context.Context, c echo.Context, id uuid.UUID, wai
 	if err != nil {
 		return err
 	}
-	known := c.Request().Header.Get("If-None-Match")
-	same := func() bool { return known != "" && matches(known, fmt.Sprint(l.m.Seq())) }
 	if wait > 0 {
 		holds := l.ended
-		if known != "" {
-			holds = func() bool { return !same() || l.ended() }
+		if c.Request().Header.Get("If-None-Match") != "" {
+			holds = func() bool { return !l.unchanged(c) || l.ended() }
 		}
 		if _, err := l.await(ctx, wait, holds); err != nil {
 			return err
 		}
 	}
-	if same() {
-		c.Response().Header().Set("ETag", seqTag(l.m.Seq()))
-		return c.NoContent(http.StatusNotModified)
+	if l.unchanged(c) {
+		return l.notModified(c)
 	}
 	return l.answer(c, http.StatusOK)
+}
+
+// unchanged reports whether the client has the saga as it is, by the request's If-None-Match.
+func (l *live) unchanged(c echo.Context) bool {
+	known := c.Request().Header.Get("If-None-Match")
+	return known != "" && matches(known, strconv.FormatInt(l.m.Seq(), 10))
+}
+
+func (l *live) notModified(c echo.Context) error {
+	c.Response().Header().Set("ETag", seqTag(l.m.Seq()))
+	return c.NoContent(http.StatusNotModified)
 }
 
 // deleteSaga serves DELETE /v1/sagas/{id}.

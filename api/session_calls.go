@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -142,9 +143,19 @@ func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
 	return reply(c, status, v)
 }
 
-// listCalls serves GET /v1/sessions/{id}/calls, all on one page.
+// listCalls serves GET /v1/sessions/{id}/calls, in the order in which they were made.
 func (s *server) listCalls(c echo.Context) error {
-	if _, err := readQuery(c); err != nil {
+	q, err := readQuery(c, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, from := int(q.number("limit", maxLimit, 1, maxLimit)), 0
+	if parts := q.cursor("calls", 1); parts != nil {
+		if from, err = strconv.Atoi(parts[0]); err != nil || from < 0 {
+			q.bad("cursor", "bad_cursor", "send next_cursor unchanged")
+		}
+	}
+	if err := q.err(); err != nil {
 		return err
 	}
 	l, err := s.readSession(c)
@@ -152,10 +163,8 @@ func (s *server) listCalls(c echo.Context) error {
 		return err
 	}
 	calls := machine.Calls(l.m, l.log)
-	if calls == nil {
-		calls = []machine.CallView{}
-	}
-	return reply(c, http.StatusOK, page[machine.CallView]{Data: calls})
+	from = min(from, len(calls))
+	return reply(c, http.StatusOK, cut(calls[from:], limit, func(machine.CallView) string { return pack("calls", strconv.Itoa(from+limit)) }))
 }
 
 // getCall serves GET /v1/sessions/{id}/calls/{path}.

@@ -119,3 +119,35 @@ func TestSessionGrantBudget(t *testing.T) {
 	}
 	open(bare, `, "budget": "6 KWD"`).problem(403, "forbidden")
 }
+
+// TestSessionCallPages: calls are listed in pages, and a session that has not changed is not sent
+// again.
+func TestSessionCallPages(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	for i := range 5 {
+		a.call(fmt.Sprintf(`{"action": "charge", "input": {"order": "%d", "amount": 1}}`, i))
+	}
+	var paths []string
+	cursor := ""
+	for n := range 3 {
+		var p page[machine.CallView]
+		a.do("GET", "/calls?limit=2"+cursor, "").want(200).into(&p)
+		for _, v := range p.Data {
+			paths = append(paths, v.Path)
+		}
+		if cursor = "&cursor=" + p.Next; (p.Next == "") != (n == 2) {
+			t.Errorf("page %d: %+v", n, p)
+		}
+	}
+	if got := strings.Join(paths, " "); got != "charge[0] charge[1] charge[2] charge[3] charge[4]" {
+		t.Errorf("the pages have %s", got)
+	}
+	for _, q := range []string{"limit=0", "limit=201", "cursor=x", "after=1", "cursor=" + pack("calls", "-1")} {
+		a.do("GET", "/calls?"+q, "", outside).problem(400, "invalid_request")
+	}
+	tag := a.do("GET", "", "").want(200).Header.Get("ETag")
+	x.do("GET", "/v1/sessions/"+a.id, "", header{"If-None-Match", tag}).want(304)
+	a.call(`{"action": "charge", "input": {"order": "new", "amount": 1}}`)
+	x.do("GET", "/v1/sessions/"+a.id, "", header{"If-None-Match", tag}).want(200)
+}

@@ -237,7 +237,7 @@ func (s *server) pinActions(ctx context.Context, who caller, d *saga.SessionData
 	return nil
 }
 
-// getSession serves GET /v1/sessions/{id}.
+// getSession serves GET /v1/sessions/{id}, which has an ETag.
 func (s *server) getSession(c echo.Context) error {
 	if _, err := readQuery(c); err != nil {
 		return err
@@ -245,6 +245,9 @@ func (s *server) getSession(c echo.Context) error {
 	l, err := s.readSession(c)
 	if err != nil {
 		return err
+	}
+	if l.unchanged(c) {
+		return l.notModified(c)
 	}
 	return l.replySession(c, http.StatusOK)
 }

@@ -53,6 +53,7 @@ type Run struct {
 	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
 	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
 	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
+	Plain    bool     `help:"Print the session's calls as lines on a terminal, too, instead of showing them in its last lines."`
 	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
 	Command []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
@@ -72,7 +73,9 @@ type openRequest struct {
 type session struct {
 	machine.View
 	Session struct {
+		Name  string `json:"name"`
 		Lease string `json:"lease"`
+		Life  int    `json:"life"`
 	} `json:"session"`
 }
 
@@ -135,9 +138,12 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 	case c.Database != "":
 		return cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
 	}
-	if err := r.open(body); err != nil {
+	found, err := r.open(body)
+	if err != nil {
 		return err
 	}
+	r.watcher = r.watch(c.Plain, found)
+	defer r.watcher.stop()
 	err = r.live()
 	if r.life != nil {
 		r.life.stop()
@@ -150,7 +156,7 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 const patience = time.Minute
 
 // open opens the session, or finds the one of the key.
-func (r *runner) open(body openRequest) error {
+func (r *runner) open(body openRequest) (found bool, _ error) {
 	ctx, cancel := context.WithTimeout(r.app.Ctx, patience)
 	defer cancel()
 	header := map[string]string{}
@@ -163,17 +169,17 @@ func (r *runner) open(body openRequest) error {
 		answer, err = r.insist(ctx, opened)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := answer.Into(&r.session); err != nil {
-		return err
+		return false, err
 	}
 	how := "opened"
 	if answer.Status == http.StatusOK {
-		how = "found"
+		how, found = "found", true
 	}
 	r.note("session %s %s", r.session.ID, how)
-	return nil
+	return found, nil
 }
 
 // attachRequest is the body of an attach.
@@ -227,6 +233,7 @@ func (r *runner) begin() error {
 		switch code := remote.Code(err); {
 		case err == nil:
 			r.life = r.newLife(secret, d)
+			r.watcher.secret.Store(&secret)
 			return nil
 		case code == "session_held" && time.Now().Before(until):
 			if !waits {
@@ -349,15 +356,11 @@ func (r *runner) abort() error {
 func (r *runner) park() (waits bool, _ error) {
 	var open []string
 	for {
-		answer, err := r.ask(http.MethodGet, "calls", nil)
+		calls, err := r.calls()
 		if err == nil {
-			var list remote.Page[machine.CallView]
-			if err := answer.Into(&list); err != nil {
-				return false, err
-			}
 			if open == nil {
 				var said []string
-				for _, v := range list.Data {
+				for _, v := range calls {
 					if !v.Status.Ended() {
 						open = append(open, v.Path)
 						said = append(said, strings.TrimSuffix(v.Path+" ("+v.WaitsFor+")", " ()"))
@@ -368,7 +371,7 @@ func (r *runner) park() (waits bool, _ error) {
 				}
 				r.note("the agent is parked until a call ends: %s; the inbox is %s/inbox", strings.Join(said, ", "), strings.TrimRight(r.flags.Server, "/"))
 			}
-			for _, v := range list.Data {
+			for _, v := range calls {
 				for _, path := range open {
 					if v.Path == path && v.Status.Ended() {
 						r.note("%s has ended: %s", path, v.Status)

@@ -2,11 +2,15 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/remote"
+	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // The process gets the routes that the server names, with its own token as the key, and none of the
@@ -39,6 +43,80 @@ func TestEnvironment(t *testing.T) {
 			"RECOURSE_TOKEN=" + token, "RECOURSE_LIFE=1", "RECOURSE_RESUMED=false", "RECOURSE_INPUT=null"})
 		if got := r.environment(); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q\nwant\n%q", tt.answer, got, want)
+		}
+	}
+}
+
+// The view folds the calls that have ended first, and says what an abort would undo.
+func TestFrame(t *testing.T) {
+	t.Parallel()
+	v := &session{}
+	v.Session.Name, v.Session.Life, v.Status = "refund", 2, saga.Running
+	v.Cost = saga.CostView{Currency: "USD", Spent: "0.42", Budget: "5.00"}
+	calls := []machine.CallView{
+		{Path: "look[0]", Action: "look@1", Status: machine.CallSucceeded, Cost: "0", Undo: machine.UndoNone, Key: "k0"},
+		{Path: "refund[0]", Action: "refund@3", Status: machine.CallWaiting, Cost: "0", WaitsFor: "approval", Key: "k1"},
+		{Path: "refund[1]", Action: "refund@3", Status: machine.CallFailed, Cost: "0", Key: "k2"},
+		{Path: "refund[2]", Action: "refund@3", Status: machine.CallSucceeded, Cost: "0.02", Undo: machine.UndoAvailable, Key: "k3"},
+		{Path: "mail[0]", Action: "mail@1", Status: machine.CallInDoubt, Cost: "0", Key: "k4"},
+		{Path: "refund[3]", Action: "refund@3", Status: machine.CallSucceeded, Cost: "0.40", Undo: machine.UndoAvailable, Key: "k5"},
+	}
+	text := func(columns, height int) string {
+		var b strings.Builder
+		for _, row := range frame(v, calls, columns, height) {
+			b.WriteString(strings.TrimRight(row.Text, " ") + "\n")
+		}
+		return b.String()
+	}
+	const want = `── refund  life 2  running  spent 0.42 USD of 5.00 USD ───────────────
+  3 calls more: 2 succeeded, 1 failed
+… refund[0]  refund@3  waits for approval                           k1
+? mail[0]    mail@1    in doubt                                     k4
+✓ refund[3]  refund@3  succeeded           0.40 USD  can be undone  k5
+  an abort undoes refund[3], refund[2]
+`
+	if got := text(70, 6); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got := text(30, 10); strings.Contains(got, "more") || !strings.Contains(got, "refund[1]") {
+		t.Errorf("narrow and high:\n%s", got)
+	}
+	v.Status = saga.Succeeded
+	if got := text(70, 10); strings.Contains(got, "abort") {
+		t.Errorf("at the end:\n%s", got)
+	}
+}
+
+// Each news of a call is one line, also for a session that had calls before.
+func TestCallLines(t *testing.T) {
+	t.Parallel()
+	v := &session{}
+	v.Cost.Currency = "USD"
+	call := func(path string, status machine.CallStatus, more ...func(*machine.CallView)) machine.CallView {
+		c := machine.CallView{Path: path, Action: "refund@3", Status: status, Cost: "0", Key: "k"}
+		for _, f := range more {
+			f(&c)
+		}
+		return c
+	}
+	for _, found := range []bool{false, true} {
+		var said []string
+		l := &callLines{found: found, note: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		first := call("refund[0]", machine.CallSucceeded, func(c *machine.CallView) { c.Cost, c.Undo = "0.02", machine.UndoAvailable })
+		second := call("refund[1]", machine.CallRunning)
+		l.show(v, []machine.CallView{first, second})
+		second.WaitsFor = "approval"
+		l.show(v, []machine.CallView{first, second})
+		l.show(v, []machine.CallView{first, second})
+		first.Undo, second.WaitsFor, second.Status = machine.UndoNone, "", machine.CallFailed
+		second.Error = &saga.Failure{Title: "it was rejected"}
+		l.show(v, []machine.CallView{first, second})
+		want := []string{"refund[0] (refund@3): succeeded, 0.02 USD, an abort undoes it; key k", "refund[1] (refund@3): waits for approval; key k", "refund[1] (refund@3): failed: it was rejected; key k"}
+		if found {
+			want[0] = "2 calls before: 1 running, 1 succeeded"
+		}
+		if !slices.Equal(said, want) {
+			t.Errorf("found %v: %q", found, said)
 		}
 	}
 }

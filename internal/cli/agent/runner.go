@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,6 +23,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/remote"
 	"recourse/retry"
+	"recourse/saga/machine"
 )
 
 const (
@@ -49,7 +51,8 @@ type runner struct {
 	keyed    bool   // a later run can continue the session
 	database string // of the server in this process; "": it is another process
 	session  session
-	life     *life                         // the last one; nil: none yet
+	life     *life // the last one; nil: none yet
+	watcher  *watcher
 	reopen   func() (remote.Answer, error) // repeats the request that opened the session
 
 	mu   sync.Mutex
@@ -130,6 +133,20 @@ func (r *runner) responds(yes bool, err error) {
 func (r *runner) ask(method, part string, body any) (remote.Answer, error) {
 	call := remote.Call{Method: method, Path: remote.SessionPath(r.session.ID, part), Body: body}
 	return r.insist(r.app.Ctx, func() (remote.Answer, error) { return r.try(r.app.Ctx, r.token(r.life.secret), call) })
+}
+
+// calls reads the session's calls.
+func (r *runner) calls() (list []machine.CallView, _ error) {
+	_, err := r.insist(r.app.Ctx, func() (remote.Answer, error) {
+		ctx, cancel := context.WithTimeout(r.app.Ctx, requestTime)
+		defer cancel()
+		cl, err := remote.ServerFlags{Server: r.flags.Server, APIKey: r.token(r.life.secret)}.Client(ctx)
+		if err == nil {
+			list, err = remote.ReadAll[machine.CallView](cl, remote.SessionPath(r.session.ID, "calls"), url.Values{}, 0)
+		}
+		return remote.Answer{}, err
+	})
+	return list, err
 }
 
 // pause waits, and reports false if the program should stop.

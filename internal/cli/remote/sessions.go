@@ -131,8 +131,8 @@ func (c *ShowSession) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	var raw Page[json.RawMessage]
-	if _, err := cl.Get(SessionPath(v.ID, "calls"), &raw); err != nil {
+	raw, err := ReadAll[json.RawMessage](cl, SessionPath(v.ID, "calls"), url.Values{}, 0)
+	if err != nil {
 		return err
 	}
 	if c.Machine() {
@@ -140,7 +140,10 @@ func (c *ShowSession) Run(a *cli.App) error {
 		if err := r.Into(&session); err != nil {
 			return err
 		}
-		calls, err := json.Marshal(raw.Data)
+		if raw == nil {
+			raw = []json.RawMessage{}
+		}
+		calls, err := json.Marshal(raw)
 		if err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
@@ -158,7 +161,7 @@ func (c *ShowSession) Run(a *cli.App) error {
 		process = "none is attached; life " + strconv.Itoa(s.Life) + " was the last"
 	}
 	a.Printf("  %-8s %s\n  %-8s %s\n\n", "actions", strings.Join(v.Session.Actions, ", "), "process", process)
-	return printCalls(a, raw.Data)
+	return printCalls(a, raw)
 }
 
 // printCalls prints a table of calls.

@@ -1,6 +1,8 @@
 package pty
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -10,6 +12,8 @@ type Screen struct {
 	Columns, Rows int
 	Lines         [][]rune
 	row, col      int
+	bottom        int    // last line of the scrolling region; 0: that of the screen
+	saved         [2]int // a cursor: its line on the screen, and its column
 	Wraps         int    // lines that were too long
 	rest          string // an incomplete escape sequence or character
 	Colours       int
@@ -21,6 +25,11 @@ func (s *Screen) Write(text string) {
 	s.rest = ""
 	for len(text) > 0 {
 		if text[0] == 0x1b {
+			if len(text) > 1 && (text[1] == '7' || text[1] == '8') {
+				s.cursor(text[1])
+				text = text[2:]
+				continue
+			}
 			end := strings.IndexFunc(text[1:], func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' })
 			if end < 0 {
 				s.rest = text
@@ -45,15 +54,14 @@ func (s *Screen) Write(text string) {
 func (s *Screen) put(r rune) {
 	switch r {
 	case '\n':
-		s.row, s.col = s.row+1, 0
-		s.grow()
+		s.newline()
 		return
 	case '\r':
 		s.col = 0
 		return
 	}
 	if s.col == s.Columns {
-		s.row, s.col = s.row+1, 0
+		s.newline()
 		s.Wraps++
 	}
 	s.grow()
@@ -66,6 +74,29 @@ func (s *Screen) put(r rune) {
 	s.col++
 }
 
+// top returns the index of the screen's first line.
+func (s *Screen) top() int { return max(len(s.Lines)-s.Rows, 0) }
+
+// newline moves the cursor to the next line. At the end of the scrolling region, which begins with
+// the screen's first line, that line scrolls away.
+func (s *Screen) newline() {
+	if s.bottom > 0 && s.row == s.top()+s.bottom-1 {
+		s.Lines = slices.Insert(s.Lines, s.row+1, nil)
+	}
+	s.row, s.col = s.row+1, 0
+	s.grow()
+}
+
+// cursor saves the cursor (DECSC), or restores it (DECRC).
+func (s *Screen) cursor(which byte) {
+	if which == '7' {
+		s.saved = [2]int{s.row - s.top(), s.col}
+		return
+	}
+	s.row, s.col = s.top()+s.saved[0], s.saved[1]
+	s.grow()
+}
+
 func (s *Screen) grow() {
 	for len(s.Lines) <= s.row {
 		s.Lines = append(s.Lines, nil)
@@ -74,19 +105,21 @@ func (s *Screen) grow() {
 
 // escape applies a sequence. The number is 1 if it has none.
 func (s *Screen) escape(args string, final byte) {
-	n := 0
-	for _, c := range args {
-		if c >= '0' && c <= '9' {
-			n = 10*n + int(c-'0')
-		}
-	}
+	first, second, _ := strings.Cut(args, ";")
+	n, _ := strconv.Atoi(first) // 0 for none, and for the names of modes
+	m, _ := strconv.Atoi(second)
 	s.grow()
 	switch final {
 	case 'A':
-		top := max(len(s.Lines)-s.Rows, 0) // the cursor cannot reach lines that have scrolled away
-		s.row = max(s.row-max(n, 1), top)
+		s.row = max(s.row-max(n, 1), s.top()) // the cursor cannot reach lines that have scrolled away
 	case 'H':
-		s.row, s.col = max(len(s.Lines)-s.Rows, 0), 0
+		s.row, s.col = s.top()+max(n, 1)-1, max(m, 1)-1
+		s.grow()
+	case 'r':
+		for s.bottom = m; m > 0 && len(s.Lines) < s.Rows; {
+			s.Lines = append(s.Lines, nil)
+		}
+		s.row, s.col = s.top(), 0
 	case 'J':
 		s.Lines = s.Lines[:s.row+1]
 		fallthrough

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"recourse/internal/cli"
+	"recourse/internal/cli/remote"
+	"recourse/saga/machine"
+)
+
+// Times between two looks at the session. Where nobody watches, they grow while nothing happens.
+const (
+	lookLive = 400 * time.Millisecond
+	lookMost = 10 * time.Second
+)
+
+// viewer shows a session and its calls.
+type viewer interface {
+	show(v *session, calls []machine.CallView)
+	end()
+}
+
+// watcher reads the session of a runner while its process runs, and shows its calls.
+type watcher struct {
+	r      *runner
+	view   viewer
+	most   time.Duration
+	secret atomic.Pointer[string] // of the present life; nil: none yet
+	tag    string                 // ETag of the session that was shown
+	stop   func()                 // shows the last state, and waits for the end
+}
+
+// watch shows the session's calls until stop: at the bottom of a terminal, or else line by line.
+// found: the session may have calls already.
+func (r *runner) watch(plain, found bool) *watcher {
+	w := &watcher{r: r, view: &callLines{note: r.note, found: found}, most: lookMost}
+	if !plain && r.app.Live && cli.IsTerminal(r.app.Stderr) && r.app.Rows() >= leastRows {
+		w.view, w.most = &panel{app: r.app}, lookLive
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.app.Ctx))
+	done := make(chan struct{})
+	w.stop = func() {
+		cancel()
+		<-done
+	}
+	go func() {
+		defer close(done)
+		defer w.view.end()
+		pause := lookLive
+		for {
+			if pause *= 2; w.look(ctx, requestTime) {
+				pause = lookLive
+			}
+			select {
+			case <-time.After(min(pause, w.most)):
+			case <-ctx.Done():
+				w.look(context.WithoutCancel(ctx), detachTime)
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// look shows the session if it has changed. Errors are ignored: the view is an extra, and the
+// runner reports a server that is away.
+func (w *watcher) look(ctx context.Context, within time.Duration) (changed bool) {
+	secret := w.secret.Load()
+	if secret == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	cl, err := remote.ServerFlags{Server: w.r.flags.Server, APIKey: w.r.token(*secret)}.Client(ctx)
+	if err != nil {
+		return false
+	}
+	answer, err := cl.Do(remote.Call{Method: http.MethodGet, Path: remote.SessionPath(w.r.session.ID), Header: map[string]string{"If-None-Match": w.tag}})
+	if err != nil || answer.Status == http.StatusNotModified {
+		return false
+	}
+	v := new(session)
+	if answer.Into(v) != nil {
+		return false
+	}
+	calls, err := remote.ReadAll[machine.CallView](cl, remote.SessionPath(v.ID, "calls"), url.Values{}, 0)
+	if err != nil {
+		return false
+	}
+	w.tag = answer.Header.Get("ETag")
+	w.view.show(v, calls)
+	return true
+}
