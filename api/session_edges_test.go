@@ -151,3 +151,57 @@ func TestSessionCallPages(t *testing.T) {
 	a.call(`{"action": "charge", "input": {"order": "new", "amount": 1}}`)
 	x.do("GET", "/v1/sessions/"+a.id, "", header{"If-None-Match", tag}).want(200)
 }
+
+// TestUnattachedSessions: the list has the sessions that wait for a process and to which the caller
+// may attach.
+func TestUnattachedSessions(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	asAdmin := header{"Authorization", "Bearer " + admin}
+	x.do("PUT", "/v1/actions/charge", agentActions["charge"], asAdmin).want(201)
+	bot := header{"Authorization", "Bearer " + addAgentKey(x, "bot", nil, nil, "")}
+	other := header{"Authorization", "Bearer " + addAgentKey(x, "other", nil, nil, "")}
+	narrow := header{"Authorization", "Bearer " + addAgentKey(x, "bot", nil, []string{"sales"}, "")}
+	open := func(name string, as header) string {
+		var v sessionView
+		x.do("POST", "/v1/sessions", `{"name": "`+name+`", "actions": ["charge"], "input": {"n": 1}}`, as).want(201).into(&v)
+		return v.ID
+	}
+	list := func(as header) string {
+		var ids []string
+		for q := "/v1/sessions?name=support&attached=false&limit=2"; q != ""; {
+			var p page[sessionView]
+			x.do("GET", q, "", as).want(200).into(&p)
+			for _, v := range p.Data {
+				if string(v.Input) != `{"n":1}` || v.Session.Name != "support" {
+					t.Errorf("listed: %+v", v)
+				}
+				ids = append(ids, v.ID)
+			}
+			if q = ""; p.Next != "" {
+				q = "/v1/sessions?name=support&attached=false&limit=2&cursor=" + p.Next
+			}
+		}
+		return strings.Join(ids, " ")
+	}
+	first, second, third, gone := open("support", bot), open("support", bot), open("support", other), open("support", bot)
+	open("sales", bot)
+	a := &agent{x: x, id: second, secret: NewSecret()}
+	x.do("POST", "/v1/sessions/"+second+"/attach", `{"secret": "`+a.secret+`"}`, bot).want(200)
+	x.do("POST", "/v1/sessions/"+gone+"/abort", "", asAdmin).want(202)
+	for _, tt := range []struct {
+		as   header
+		want string
+	}{{bot, first}, {other, third}, {narrow, ""}, {asAdmin, third + " " + first}} {
+		if got := list(tt.as); got != tt.want {
+			t.Errorf("listed %q, want %q", got, tt.want)
+		}
+	}
+	a.do("POST", "/detach", "").want(200)
+	if got := list(bot); got != second+" "+first {
+		t.Errorf("after the detach: %q", got)
+	}
+	for _, q := range []string{"", "?name=support", "?name=Support!&attached=false", "?name=support&attached=true", "?name=support&attached=false&limit=21", "?name=support&attached=false&cursor=x"} {
+		x.do("GET", "/v1/sessions"+q, "", bot, outside).problem(400, "invalid_request")
+	}
+}

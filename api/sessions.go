@@ -30,6 +30,7 @@ func (s *server) sessionRoutes() []route {
 	}
 	return []route{
 		of(http.MethodPost, "/v1/sessions", opSession, "", s.openSession),
+		of(http.MethodGet, "/v1/sessions", opSession, "", s.listUnattached),
 		of(http.MethodGet, ofSession, opLife, opRead, s.getSession),
 		of(http.MethodPost, ofSession+"/attach", opSession, "", s.attach),
 		of(http.MethodPost, ofSession+"/heartbeat", opLife, "", s.beat),

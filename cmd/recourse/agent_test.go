@@ -450,6 +450,99 @@ func TestAgentKey(t *testing.T) {
 	}
 }
 
+// startWorker starts `recourse agent worker`.
+func startWorker(t *testing.T, env []string, script string, flags ...string) *agentRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
+	args := append([]string{"agent", "worker", "--type", "refund"}, flags...)
+	m := Main{Args: append(args, "--", "sh", "-c", script), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
+	go func() { a.ended <- m.Run(ctx) }()
+	t.Cleanup(cancel)
+	return a
+}
+
+// opens makes a session without a process, and returns its id.
+func (s *serving) opens(t *testing.T, name, more string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/sessions", strings.NewReader(`{"name": "`+name+`", "actions": ["refund"], "lease": "5s"`+more+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var v struct{ ID string }
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatalf("open: %d %v", resp.StatusCode, err)
+	}
+	return v.ID
+}
+
+// until waits until the session has a status.
+func (s *serving) until(t *testing.T, id, status string, a *agentRun) {
+	t.Helper()
+	var out string
+	for range 600 {
+		if out = ok(t, s.env, "sessions", "show", id); strings.Contains(strings.SplitN(out, "\n", 3)[0]+out, status) {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	t.Fatalf("the session is not %s:\n%s%s", status, out, a.errOut.String())
+}
+
+// A worker runs a process in each session of its name that has none, and gives a session back when
+// it is stopped.
+func TestAgentWorker(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	other := s.opens(t, "other", "")
+	first, second := s.opens(t, "refund", `, "input": 1`), s.opens(t, "refund", `, "input": 2`)
+	dir := t.TempDir()
+	// The first session's agent parks on an approval, which must not keep the second one waiting.
+	script := `cd ` + dir + `; echo "$RECOURSE_SESSION $RECOURSE_LIFE $RECOURSE_INPUT"
+		test $RECOURSE_INPUT = 1 || exit 0
+		echo $RECOURSE_TOKEN >token; until test -e token.go; do sleep 0.05; done; test $RECOURSE_LIFE != 1 || exit 75`
+	a := startWorker(t, s.env, script)
+	token := tokenIn(t, filepath.Join(dir, "token"))
+	var v struct{ Path string }
+	if status := s.in(t, token, "POST", "calls", strings.Replace(refundOf("o-1", 20000), "10s", "1s", 1), &v); status != http.StatusAccepted {
+		t.Errorf("refund: %d", status)
+	}
+	let(t, filepath.Join(dir, "token"))
+	s.until(t, second, "succeeded", a)
+	ok(t, s.env, "approve", first, v.Path, "--yes")
+	s.until(t, first, "succeeded", a)
+	if n := len(w.Ledger().Live()); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+
+	// A session whose process has gone is taken over, and one that the worker is stopped in is free
+	// again.
+	third := s.opens(t, "refund", `, "input": 3`)
+	s.until(t, third, "succeeded", a)
+	if err := os.Remove(filepath.Join(dir, "token.go")); err != nil {
+		t.Fatal(err)
+	}
+	fourth := s.opens(t, "refund", `, "input": 1`)
+	s.until(t, fourth, "life 1, attached", a)
+	a.stop()
+	a.exits(t, cli.OK, fourth[:13]+" interrupted")
+	let(t, filepath.Join(dir, "token"))
+	b := startWorker(t, s.env, script)
+	s.until(t, fourth, "succeeded", b)
+	if out := a.out.String() + b.out.String(); strings.Contains(out, other) || strings.Count(out, "\n") != 6 || !strings.Contains(out, fourth+" 2 1") {
+		t.Errorf("lives:\n%s", out)
+	}
+	b.stop()
+	b.exits(t, cli.OK, fourth[:13]+" committed")
+	startWorker(t, s.env, "true", "--parallel", "0").exits(t, cli.Usage, "--parallel")
+}
+
 // The first commands of docs/agents.md do what the page says.
 func TestAgentsPage(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,8 @@ import (
 
 // Command is `recourse agent`.
 type Command struct {
-	Run Run `cmd:"" help:"Run an agent's process in a session: keep its lease, restart it, and commit or abort at its end."`
+	Run    Run    `cmd:"" help:"Run an agent's process in a session: keep its lease, restart it, and commit or abort at its end."`
+	Worker Worker `cmd:"" help:"Run an agent's process in each session of a name that has none."`
 }
 
 // Exit codes of `recourse agent run` besides cli.OK, Failed, Usage and Forbidden. They replace the
@@ -225,7 +226,7 @@ func (r *runner) begin() error {
 	if r.life != nil {
 		previous = r.life.secret
 		r.life.stop()
-	} else if lease, err := time.ParseDuration(r.session.Session.Lease); err == nil {
+	} else if lease, err := time.ParseDuration(r.session.Session.Lease); err == nil && r.slots == nil {
 		until = until.Add(lease + 2*time.Second)
 	}
 	for waits := false; ; {
@@ -245,6 +246,8 @@ func (r *runner) begin() error {
 			}
 		case code == "session_held", code == "superseded":
 			return end(held, "another process acts for session %s", r.session.ID)
+		case closed(code) && r.slots != nil && r.life == nil:
+			return errOver
 		case closed(code):
 			return r.finish()
 		default:
@@ -304,6 +307,9 @@ func (r *runner) live() error {
 
 // goesOn says how to continue the session.
 func (r *runner) goesOn() string {
+	if r.slots != nil {
+		return fmt.Sprintf("session %s goes on: a worker takes it again, or %s ends it", r.session.ID, r.command("sessions abort "+r.session.ID))
+	}
 	if !r.keyed {
 		return fmt.Sprintf("session %s goes on without a process: %s undoes its calls; with --key, a later run continues a session", r.session.ID, r.command("sessions abort "+r.session.ID))
 	}

@@ -53,6 +53,9 @@ type runner struct {
 	session  session
 	life     *life // the last one; nil: none yet
 	watcher  *watcher
+	prefix   string                        // of notes
+	slots    chan struct{}                 // of a worker; nil: no worker runs the agent
+	begun    func()                        // called when a worker's process has a slot
 	reopen   func() (remote.Answer, error) // repeats the request that opened the session
 
 	mu   sync.Mutex
@@ -60,7 +63,7 @@ type runner struct {
 }
 
 // note prints a line on stderr, which the process shares.
-func (r *runner) note(format string, args ...any) { r.app.Note("recourse: "+format, args...) }
+func (r *runner) note(format string, args ...any) { r.app.Note("recourse: "+r.prefix+format, args...) }
 
 // token returns the session's token with this secret. It must never be printed.
 func (r *runner) token(secret string) string {
@@ -292,9 +295,17 @@ const killed = -1
 // process runs the agent's process to its end, and returns its exit code. An error says that the
 // command is over: the process was stopped, or could not be started.
 func (r *runner) process() (int, error) {
+	free, err := r.slot()
+	if err != nil {
+		return 0, err
+	}
+	defer free()
 	p := exec.Command(r.program, r.args...) //nolint:noctx // stopped by signals, below
 	p.Env = r.environment()
-	p.Stdin, p.Stdout, p.Stderr = r.app.Stdin, r.app.RawStdout(), r.app.Stderr
+	p.Stdout, p.Stderr = r.app.RawStdout(), r.app.Stderr
+	if r.slots == nil { // the processes of a worker cannot share one
+		p.Stdin = r.app.Stdin
+	}
 	p.WaitDelay = grace
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM) // besides Ctx, to know which one it was
