@@ -3,12 +3,14 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
+	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -171,5 +173,55 @@ func TestSessionLease(t *testing.T) {
 	}
 	if b.lane.Len() != 0 {
 		t.Error("a session without a process is still in memory")
+	}
+}
+
+// The loss of a session's process is announced once for each lease, and not at the end of the
+// session.
+func TestSessionLost(t *testing.T) {
+	b := newSessionBench(t)
+	b.lane = b.newLane(everyone())
+	id := b.openSession()
+	if events, err := b.store.ClaimEvents(t.Context(), 100, time.Hour); err != nil || len(events) > 0 {
+		t.Fatalf("events of a session with a process: %v %v", events, err)
+	}
+	node := "n1"
+	receive := func(do saga.Operation) []notification {
+		c, err := json.Marshal(saga.Command{Do: do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: c}
+		if err := b.store.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if b.lane.Len() > 0 {
+			b.handle(engine.Received{ID: id, Messages: []journal.Message{m}})
+		} else {
+			b.handle(b.claim(node))
+		}
+		defer take[engine.Dropped](b)
+		return b.commit()
+	}
+	leaseEnds := func(lease int, how journal.TaskEnd) []notification {
+		return receive(saga.EndTask{Way: journal.Do, Attempt: lease, Result: saga.TaskResult{Outcome: string(how)}})
+	}
+	list := leaseEnds(1, journal.TaskExpired)
+	if len(list) != 1 || list[0].Type != "recourse.session.lost" || list[0].Data.Kind != notify.Lost || !strings.Contains(list[0].Data.Detail, "then a person has to decide") || list[0].Data.URL != "https://page/sagas/"+id.String() {
+		t.Fatalf("at the end of the first lease: %+v", list)
+	}
+	b.lane, node = b.newLane(everyone()), "n2"
+	b.lease(node)
+	if list := receive(saga.Attach{Token: "bb"}); len(list) > 0 {
+		t.Errorf("a new process, on another node: %v", types(list))
+	}
+	if again := leaseEnds(2, saga.TaskCompleted); len(again) != 1 || again[0].id == list[0].id {
+		t.Errorf("at the end of the second lease: %v", types(again))
+	}
+	if list := receive(saga.Attach{Token: "cc"}); len(list) > 0 {
+		t.Errorf("a third process: %v", types(list))
+	}
+	if list := receive(saga.CommitSession{Life: 3}); len(list) > 0 {
+		t.Errorf("at the end: %v", types(list))
 	}
 }

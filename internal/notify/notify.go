@@ -29,14 +29,15 @@ const (
 	Compensated = "compensated"
 	Stalled     = "stalled"      // a saga or a step makes no progress
 	Outlier     = "cost_outlier" // a saga cost much more than earlier ones
+	Lost        = "lost"         // a session has no process any longer, and waits for one
 )
 
 // Kinds lists the kinds of notices that a sink may subscribe to.
-var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, Failed, Compensated, Stalled, Outlier}
+var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, Failed, Compensated, Stalled, Outlier, Lost}
 
 // Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
 func Kind(eventType string) string {
-	for _, of := range []string{"inbox.", "saga.", "step."} {
+	for _, of := range []string{"inbox.", "saga.", "step.", "session."} {
 		if kind, ok := strings.CutPrefix(eventType, saga.OwnEvents+of); ok && slices.Contains(Kinds, kind) {
 			return kind
 		}
@@ -64,6 +65,7 @@ type Announced struct {
 	// person again.
 	items map[string]bool
 	ended bool
+	lease int // of a session: the last one whose end was announced
 }
 
 // All returns the notices that a saga in its current state has caused.
@@ -75,7 +77,7 @@ func (n *Notices) All(m *machine.Machine) Announced {
 // Since returns events for the notices that are not in announced, and the new set of notices.
 func (n *Notices) Since(m *machine.Machine, announced Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
-	now := Announced{ended: m.Ended()}
+	now := Announced{ended: m.Ended(), lease: announced.lease}
 	if entries := waiting(m); len(entries)+len(announced.items) > 0 {
 		now.items = make(map[string]bool, len(entries)+len(announced.items))
 		for about := range announced.items { // any order
@@ -91,10 +93,24 @@ func (n *Notices) Since(m *machine.Machine, announced Announced) ([]journal.Even
 			}
 		}
 	}
+	if lease, since, ok := m.Gone(); ok && lease > announced.lease {
+		now.lease = lease
+		d := newNotice(m, Lost, "", since, "No process of the agent is attached to the session", lostDetail(m.Definition().Session, since))
+		list = n.add(list, m.ID(), strconv.Itoa(lease), "session."+Lost, d, "", m.At())
+	}
 	if now.ended && !announced.ended {
 		list = append(list, n.ended(m)...)
 	}
 	return list, now
+}
+
+// lostDetail says what to do for a session without a process, and what follows otherwise.
+func lostDetail(s *saga.Session, since time.Time) string {
+	then := "then a person has to decide"
+	if s.LostThen == saga.AbortSession {
+		then = "then its calls are undone"
+	}
+	return "Start the agent again, which continues the session. It waits until " + since.Add(s.LostWait).UTC().Format(journal.TimeFormat) + "; " + then + "."
 }
 
 // ended returns the events for the end of a saga.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -216,6 +217,16 @@ func (m *Machine) Committed() bool { return m.session != nil && m.session.commit
 
 // Superseded reports whether another process has followed the one with this token.
 func (m *Machine) Superseded(token string) bool { return m.session != nil && m.session.ended[token] }
+
+// Gone reports whether a session for whose agent there is more to do has lost its process: the
+// number of the lease that has ended, and when. A session that no process has attached to has lost
+// none.
+func (m *Machine) Gone() (lease int, since time.Time, ok bool) {
+	if m.open() != nil || m.session.live || m.session.leases == 0 {
+		return 0, time.Time{}, false
+	}
+	return m.session.leases, m.session.since, true
+}
 
 // CallCount returns how many calls the session has made.
 func (m *Machine) CallCount() int {
