@@ -23,13 +23,14 @@ type Metrics struct {
 	cfg Config
 	all []prometheus.Collector
 
-	definitions, models *names
+	definitions, models, actions *names
 
 	mu     sync.Mutex
 	states map[uuid.UUID]*sagaState
 
 	started, ended, attempts, retries, doubts, settled, compensations *prometheus.CounterVec
 	refusals, spent, wasted, tokens, outliers, commands               *prometheus.CounterVec
+	lives, calls                                                      *prometheus.CounterVec
 	sagaSeconds, attemptSeconds, sagaCost, outboxAge                  *prometheus.HistogramVec
 	commitSeconds, commitAppends, leaseLeft, claimedLate              prometheus.Histogram
 }
@@ -59,7 +60,7 @@ var (
 
 // New returns Metrics with all counts at zero.
 func New(cfg Config) *Metrics {
-	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), states: make(map[uuid.UUID]*sagaState)}
+	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), actions: newNames(maxActions), states: make(map[uuid.UUID]*sagaState)}
 	m.started = m.counter("sagas_started_total", "Sagas started.", "definition")
 	m.ended = m.counter("sagas_ended_total", "Sagas that have ended, by status and reason; the reason of a saga that succeeded is none.", "definition", "status", "reason")
 	m.sagaSeconds = m.histogram("saga_seconds", "Time from a saga's start to its end.", forSagas, "definition", "status")
@@ -76,6 +77,8 @@ func New(cfg Config) *Metrics {
 	m.outliers = m.counter("cost_outliers_total", "Sagas that spent more than three times the typical cost of their definition.", "definition")
 	m.sagaCost = m.histogram("saga_cost", "Cost of a saga at its end, in the currency; sagas without a cost have a bucket of their own.", forCosts, "definition", "currency")
 	m.commands = m.counter("commands_total", "Commands of people, and signals, by whether the saga accepted them.", "command", "result")
+	m.lives = m.counter("session_lives_total", "Processes of agents that have begun to act in a session.", "definition")
+	m.calls = m.counter("session_calls_total", "Calls of agents that have ended, by how; one that is undone later is counted again.", "action", "result")
 	m.outboxAge = m.histogram("outbox_delivery_seconds", "Age of events when their sink accepted them.", forDelays, "sink")
 
 	m.commitSeconds = m.plain("engine_commit_seconds", "Duration of commits.", forCommits)

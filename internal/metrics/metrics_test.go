@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/engine"
@@ -15,6 +17,8 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
 	"recourse/saga/machine"
 )
 
@@ -240,5 +244,58 @@ func TestDefinitionsAreBounded(t *testing.T) {
 	got := read(t, m)
 	if got["sagas_started_total{definition=d499}"] != 1 || got["sagas_started_total{definition=other}"] != 10 || got["sagas_started_total{definition=d500}"] != 0 {
 		t.Errorf("d499 %v, other %v, d500 %v", got["sagas_started_total{definition=d499}"], got["sagas_started_total{definition=other}"], got["sagas_started_total{definition=d500}"])
+	}
+}
+
+// The lives and the calls of an agent's session are counted once, on whichever node they end.
+func TestSessionCounts(t *testing.T) {
+	const action = "action: charge\nagents: auto\nhttp: POST http://x/charge\nin_doubt: retry\nretry: none\ncompensate: {http: POST http://x/refund}\n"
+	options := dsl.Options{Kinds: kinds.All()}
+	options.Actions = func(_ string, version int) (*saga.Action, error) {
+		a, errs := dsl.ParseAction("charge", []byte(action), dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			return nil, errs
+		}
+		a.Version = version
+		return a, nil
+	}
+	policy := &saga.SessionData{Name: "s", Actions: []string{"charge@1"}}
+	def, errs := dsl.Session(policy, options)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	m, store := metrics.New(metrics.Config{}), open()
+	s := &script{answers: map[string][]saga.Answer{"charge": {status(200), status(422), status(200)}}}
+	n := start(t, store, def, s, m)
+	id := n.begin(t, def)
+	send := func(path string, do saga.Operation) {
+		t.Helper()
+		message, err := saga.Command{Do: do, Path: path}.Message(uuid.Must(uuid.NewV7()), id)
+		if err := errors.Join(err, n.Send(t.Context(), message)); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the command is read", func() bool { return n.folded(t, id, message.ID) })
+	}
+	send("", saga.Attach{Token: "aa"})
+	send("", saga.CallAction{Life: 1, Action: "charge", ID: "a", Input: []byte("1")})
+	send("", saga.CallAction{Life: 1, Action: "charge", ID: "b", Input: []byte("2")})
+	send("", saga.Attach{Token: "bb", Previous: "aa"})
+	within(t, "two calls have ended", func() bool {
+		got := read(t, m)
+		return got["session_calls_total{action=charge,result=succeeded}"] == 1 && got["session_calls_total{action=charge,result=failed}"] == 1
+	})
+	send("charge[0]", saga.UndoCall{Life: 2})
+	within(t, "a call is undone", func() bool { return read(t, m)["session_calls_total{action=charge,result=undone}"] == 1 })
+
+	n.stop()
+	n = start(t, store, def, s, m)
+	send("", saga.CallAction{Life: 2, Action: "charge", ID: "c", Input: []byte("3")})
+	within(t, "another call has ended", func() bool { return read(t, m)["session_calls_total{action=charge,result=succeeded}"] == 2 })
+	got := read(t, m)
+	want := map[string]float64{"session_lives_total{definition=~s}": 2, "session_calls_total{action=charge,result=succeeded}": 2,
+		"session_calls_total{action=charge,result=failed}": 1, "session_calls_total{action=charge,result=undone}": 1}
+	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "session_") })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -19,6 +19,7 @@ func (m *Metrics) Acquired(g engine.Growth) {
 		r.read(&g.Records[i])
 	}
 	r.had(g.Cost)
+	r.settleCalls(g.Machine)
 }
 
 // Appended implements engine.Observer.
@@ -29,6 +30,7 @@ func (m *Metrics) Appended(g engine.Growth) {
 	}
 	if r.last.Seq == g.Machine.Seq() { // otherwise the machine has later records that are not durable yet
 		r.spend(g.Machine.Cost())
+		r.settleCalls(g.Machine)
 	}
 	if r.last.Kind == journal.Finished {
 		r.end(g.Machine)
@@ -84,6 +86,9 @@ func (r *reader) count(c *prometheus.CounterVec, labels ...string) {
 // the error.
 func (r *reader) read(rec *journal.Record) {
 	r.last = rec
+	if r.def.Session != nil {
+		r.session(rec)
+	}
 	e := r.t.journal.Read(rec)
 	switch e.Kind {
 	case journal.Started:

@@ -16,6 +16,8 @@ type sagaState struct {
 	doubts  map[history.Track]bool
 	checked map[string]*journal.Record // the outcome of a step's last status check
 
+	session sessionState // if it is one of an agent
+
 	spent, wasted retry.Money // the counted amounts, without their currency
 	shown         string      // the spent amount, as its machine formats it
 	dear          bool        // the saga was counted as an outlier
