@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -31,7 +30,7 @@ type live struct {
 	// For a session, which the requests of its agent share: the attempts in the records, and the
 	// lock, which is held while a request does not wait. See sharedSessions.
 	log    *history.Steps
-	shared *sync.Mutex
+	shared *sharedSession
 }
 
 // named loads the saga in the request's path. Errors: those of sagaID and load.
@@ -135,9 +134,13 @@ func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool)
 // idle waits for a reason to read the journal again. again is false when the wait is over. It
 // releases the lock of a shared session meanwhile.
 func (l *live) idle(ctx context.Context, grown <-chan struct{}, poll, timer <-chan time.Time) (again bool, _ error) {
-	if l.shared != nil {
-		l.shared.Unlock()
-		defer l.shared.Lock()
+	if e := l.shared; e != nil {
+		e.waiting++
+		e.mu.Unlock()
+		defer func() {
+			e.mu.Lock()
+			e.waiting--
+		}()
 	}
 	select {
 	case <-grown:

@@ -16,6 +16,7 @@ const (
 	sharedFor    = time.Minute // after the last request
 	sharedBytes  = 4 << 20     // of a session's records; a larger one is read again by each request
 	sweepsShared = 10 * time.Second
+	mostWaiting  = 32 // requests of a session that wait; others, such as heartbeats, are always served
 )
 
 // sharedSessions keeps the sessions in memory whose agents are at work, so that a request reads
@@ -27,8 +28,10 @@ type sharedSessions struct {
 }
 
 type sharedSession struct {
-	mu    sync.Mutex
-	l     *live     // nil: not read yet. Guarded by mu
+	mu      sync.Mutex
+	l       *live // nil: not read yet. Guarded by mu
+	waiting int   // requests that wait. Guarded by mu
+
 	users int       // guarded by sharedSessions.mu
 	used  time.Time // guarded by sharedSessions.mu
 }
@@ -99,7 +102,7 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	if l.def.Session == nil {
 		return nil, fail("session_not_found", "saga %s is not a session: GET /v1/sagas/%s shows it", id, id).of(id)
 	}
-	l.log, l.shared = new(history.Steps), &e.mu
+	l.log, l.shared = new(history.Steps), e
 	for i := range l.records {
 		if err := l.log.Add(&l.records[i]); err != nil {
 			return nil, err
@@ -107,4 +110,12 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	}
 	e.l = l
 	return l, nil
+}
+
+// admit refuses a request that may wait if too many of the session wait already.
+func (l *live) admit() error {
+	if l.shared.waiting < mostWaiting {
+		return nil
+	}
+	return fail("rate_limited", "%d requests of the session wait already, and nothing was done: repeat the request when one of them has ended, or send a shorter `wait`", mostWaiting).of(l.id).after(1)
 }

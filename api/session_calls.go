@@ -56,6 +56,9 @@ func (s *server) call(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := l.admit(); err != nil {
+		return err
+	}
 	until := time.Now().Add(wait)
 	cmd.Life = l.number
 	if err := l.chooseAction(&cmd); err != nil {
@@ -180,6 +183,11 @@ func (s *server) getCall(c echo.Context) error {
 	l, err := s.readSession(c)
 	if err != nil {
 		return err
+	}
+	if wait > 0 {
+		if err := l.admit(); err != nil {
+			return err
+		}
 	}
 	path := param(c, "path")
 	if err := l.awaitCall(c, path, wait); err != nil {

@@ -205,3 +205,44 @@ func TestUnattachedSessions(t *testing.T) {
 		x.do("GET", "/v1/sessions"+q, "", bot, outside).problem(400, "invalid_request")
 	}
 }
+
+// TestSessionCrowd: so many requests of a session wait, and a further one is refused; what a
+// process needs to keep its session is served.
+func TestSessionCrowd(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	const waits = "/calls/big%5B0%5D?wait=60s"
+	a.do("POST", "/calls", `{"action": "big", "input": {"amount": 51}, "wait": "0s"}`).want(202)
+	ended := make(chan int, mostWaiting)
+	for range mostWaiting {
+		go func() { ended <- a.do("GET", waits, "").Status }()
+	}
+	notify := func(order string) *answer {
+		return a.do("POST", "/calls", `{"action": "mail", "input": {"order": "`+order+`", "text": "x"}, "wait": "0s"}`)
+	}
+	r := notify("A")
+	for deadline := time.Now().Add(30 * time.Second); r.Status != http.StatusTooManyRequests && time.Now().Before(deadline); {
+		r = notify("A")
+	}
+	r.problem(429, "rate_limited")
+	a.do("GET", strings.Replace(waits, "60s", "1s", 1), "").problem(429, "rate_limited")
+	a.do("GET", "/calls/big%5B0%5D", "").want(200)
+	a.do("POST", "/heartbeat", "").want(200)
+	notify("B").problem(429, "rate_limited")
+	if len(ended) > 0 {
+		t.Errorf("%d requests have ended too early", len(ended))
+	}
+	a.do("POST", "/abort", "").want(202)
+	for range mostWaiting {
+		if status := <-ended; status != 200 {
+			t.Errorf("a request that waited: %d", status)
+		}
+	}
+	var calls page[machine.CallView]
+	a.do("GET", "/calls", "").want(200).into(&calls)
+	for _, v := range calls.Data {
+		if strings.Contains(string(v.Input), "B") {
+			t.Errorf("a refused call was made: %+v", v)
+		}
+	}
+}
