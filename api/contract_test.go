@@ -117,7 +117,7 @@ func TestCodesAreInTheTable(t *testing.T) {
 // TestRefusalsAreInTheTable: the table has every code with which a saga refuses a command.
 func TestRefusalsAreInTheTable(t *testing.T) {
 	var src []byte
-	for _, file := range []string{"command.go", "await.go"} {
+	for _, file := range []string{"command.go", "await.go", "own.go"} {
 		text, err := os.ReadFile("../saga/machine/" + file)
 		if err != nil {
 			t.Fatal(err)

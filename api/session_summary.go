@@ -28,6 +28,9 @@ func (s *server) summary(c echo.Context) error {
 		return err
 	}
 	calls := machine.Calls(l.m, l.log)
+	for _, own := range machine.OwnSteps(l.m, l.log) {
+		calls = append(calls, machine.CallView{Path: own.Path, Action: "by the agent", Status: own.Status, Input: own.Input, Output: own.Output, Error: own.Error, WaitsFor: own.WaitsFor})
+	}
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(summarize(l.m.View(), calls)))
 }
 
@@ -66,7 +69,7 @@ func summarize(v machine.View, calls []machine.CallView) string {
 				line += ", waits for: " + c.WaitsFor
 			}
 			if b.Len()+len(title)+len(line) > maxSummary-100 {
-				b.WriteString("(further calls are left out)\n")
+				b.WriteString("(further steps are left out)\n")
 				return b.String()
 			}
 			b.WriteString(title + line + "\n")
@@ -74,7 +77,7 @@ func summarize(v machine.View, calls []machine.CallView) string {
 		}
 	}
 	if len(calls) == 0 {
-		b.WriteString("It has made no calls.\n")
+		b.WriteString("It has done nothing.\n")
 	}
 	return b.String()
 }

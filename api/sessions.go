@@ -28,6 +28,8 @@ func (s *server) sessionRoutes() []route {
 	of := func(method, path string, op, orKey operation, h echo.HandlerFunc) route {
 		return route{method: method, path: path, op: op, orKey: orKey, handler: h, stream: true}
 	}
+	finish := of(http.MethodPost, ofSession+"/steps/:step/finish", opLife, "", s.finishStep)
+	finish.document = true // its output may be large
 	return []route{
 		of(http.MethodPost, "/v1/sessions", opSession, "", s.openSession),
 		of(http.MethodGet, "/v1/sessions", opSession, "", s.listUnattached),
@@ -39,6 +41,11 @@ func (s *server) sessionRoutes() []route {
 		of(http.MethodGet, ofSession+"/calls", opLife, opRead, s.listCalls),
 		of(http.MethodGet, ofSession+"/calls/:path", opLife, opRead, s.getCall),
 		of(http.MethodPost, ofSession+"/calls/:path/undo", opLife, opOperate, s.undoCall),
+		of(http.MethodPost, ofSession+"/steps", opLife, "", s.beginStep),
+		finish,
+		of(http.MethodGet, ofSession+"/steps", opLife, opRead, s.listOwnSteps),
+		of(http.MethodGet, ofSession+"/steps/:step", opLife, opRead, s.getOwnStep),
+		of(http.MethodPost, ofSession+"/steps/:step/undo", opLife, opOperate, s.undoOwnStep),
 		of(http.MethodPost, ofSession+"/commit", opLife, "", s.commit),
 		of(http.MethodPost, ofSession+"/abort", opLife, opCancel, s.abort),
 		of(http.MethodGet, ofSession+"/summary", opLife, opRead, s.summary),
@@ -340,17 +347,18 @@ func (s *server) beat(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.m.Closed() { // the lease is not renewed, so that an abort does not wait longer for open steps
+		return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: s.cfg.Engine.Now()}, Stop: true})
+	}
 	task := l.m.LeaseTask()
 	lease, err := s.cfg.Store.Heartbeat(c.Request().Context(), task.ID, task.Claimant.Token)
 	switch {
-	case errors.Is(err, journal.ErrTaskLost) && l.m.Closed():
-		return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: s.cfg.Engine.Now()}, Stop: true})
 	case errors.Is(err, journal.ErrTaskLost):
 		return leaseEnded(l.id)
 	case err != nil:
 		return err
 	}
-	return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: lease.Until}, Stop: l.m.Closed()})
+	return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: lease.Until}})
 }
 
 // detach serves POST /v1/sessions/{id}/detach.
@@ -372,7 +380,7 @@ func (s *server) detach(c echo.Context) error {
 		return err
 	}
 	// Another process may attach once the session knows that this one is gone.
-	if _, err := l.await(c.Request().Context(), s.cfg.Limits.Command, func() bool { return !l.m.Live() || l.m.LeaseID() != task.ID }); err != nil {
+	if _, err := l.await(c.Request().Context(), s.cfg.Limits.Command, func() bool { return !l.m.HoldsLease() || l.m.LeaseID() != task.ID }); err != nil {
 		return err
 	}
 	return reply(c, http.StatusOK, beatView{LeaseUntil: saga.Time{Time: s.cfg.Engine.Now()}, Stop: true})

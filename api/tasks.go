@@ -331,28 +331,40 @@ var (
 )
 
 // cost reads a task's cost, as text or as a number.
-func (o *object) cost() string {
-	raw := string(o.raw("cost"))
+func (o *object) cost() string { return o.decimal("cost") }
+
+// decimal reads an amount of money in the saga's currency, as text or as a number.
+func (o *object) decimal(name string) string {
+	raw := string(o.raw(name))
 	if raw == "" || raw == "null" {
 		return ""
 	}
 	text := strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`)
 	if !costForm.MatchString(text) {
-		o.bad("/cost", "bad_cost", `cost is a decimal in the saga's currency, such as "0.01"`)
+		o.bad("/"+name, "bad_"+name, `%s is a decimal in the saga's currency, such as "0.01"`, name)
 		return ""
 	}
 	return text
 }
 
-// failure reads a task's error: text, or {code, title, detail}. Long texts are cut instead of
-// refused, so that a worker can always report a failure.
+// failure reads a task's error: text, or {code, title, detail}.
 func (o *object) failure() *saga.Failure {
-	raw := o.raw("error")
-	if raw == nil || string(raw) == "null" {
+	if raw := o.raw("error"); raw == nil || string(raw) == "null" {
 		o.bad("/error", "missing_field", "say what went wrong: `error` is text, or {code, title, detail}")
 		return nil
 	}
-	f := &saga.Failure{Code: saga.CodeTaskFailed}
+	f := o.reported(saga.CodeTaskFailed)
+	if f != nil && task.Taken(f.Code) {
+		o.bad("/error/code", "bad_code", "%q is reserved and would leave the task in doubt: choose another code", f.Code)
+	}
+	return f
+}
+
+// reported reads the field error: text, or {code, title, detail}; code is the default. Long texts
+// are cut instead of refused, so that a failure can always be reported.
+func (o *object) reported(code string) *saga.Failure {
+	raw := o.raw("error")
+	f := &saga.Failure{Code: code}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		f.Title = cutText(text, maxDetail)
@@ -371,14 +383,11 @@ func (o *object) failure() *saga.Failure {
 			o.wrong = append(o.wrong, w)
 		}
 	}
-	switch {
-	case len(f.Code) > maxCode || !codeForm.MatchString(f.Code):
+	if len(f.Code) > maxCode || !codeForm.MatchString(f.Code) {
 		o.bad("/error/code", "bad_code", "a code is a small letter, then up to %d small letters, digits or _", maxCode-1)
-	case task.Taken(f.Code):
-		o.bad("/error/code", "bad_code", "%q is reserved and would leave the task in doubt: choose another code", f.Code)
 	}
 	if f.Title == "" {
-		f.Title, f.Detail = cmp.Or(f.Detail, "the worker gave no reason"), ""
+		f.Title, f.Detail = cmp.Or(f.Detail, "no reason was given"), ""
 	}
 	return f
 }

@@ -67,6 +67,26 @@ type (
 		// effect.
 		Before int `json:"before,omitempty"`
 	}
+	// BeginStep begins an attempt of a step that the agent of a session does itself.
+	BeginStep struct {
+		Life  int             `json:"life"`
+		ID    string          `json:"id"`
+		Input json.RawMessage `json:"input,omitempty"` // nil: null
+		// Request is the request's Idempotency-Key, with which a repetition is known; "": none.
+		Request string `json:"request,omitempty"`
+		OwnData
+	}
+	// FinishStep says how an attempt of such a step has ended.
+	FinishStep struct {
+		Life       int             `json:"life"`
+		ID         string          `json:"id"`
+		Attempt    int             `json:"attempt"`
+		Status     OwnStatus       `json:"status"`
+		Output     json.RawMessage `json:"output,omitempty"`
+		Error      *Failure        `json:"error,omitempty"`
+		Cost       string          `json:"cost,omitempty"`       // "": unknown, so the reservation stays
+		Compensate *OwnUndo        `json:"compensate,omitempty"` // replaces that of the BeginStep
+	}
 	// CommitSession ends a session's forward work: nothing will be undone.
 	CommitSession struct {
 		Life   int             `json:"life"`
@@ -125,6 +145,8 @@ func (Resume) Verb() string        { return "resume" }
 func (Compensate) Verb() string    { return "compensate" }
 func (Attach) Verb() string        { return "attach" }
 func (CallAction) Verb() string    { return "call" }
+func (BeginStep) Verb() string     { return "begin" }
+func (FinishStep) Verb() string    { return "finish" }
 func (CommitSession) Verb() string { return "commit" }
 func (UndoCall) Verb() string      { return "undo" }
 func (Retry) Verb() string         { return "retry" }
@@ -144,6 +166,8 @@ func (Compensate) record(*CommandData)    {}
 func (UndoCall) record(*CommandData)      {}
 func (Attach) record(*CommandData)        {}
 func (CallAction) record(*CommandData)    {}
+func (BeginStep) record(*CommandData)     {}
+func (FinishStep) record(*CommandData)    {}
 func (CommitSession) record(*CommandData) {}
 func (o Retry) record(d *CommandData)     { d.NewKey = o.NewKey }
 func (o Resolve) record(d *CommandData) {
@@ -165,6 +189,8 @@ var operations = map[string]func(doc []byte) (Operation, error){
 	Compensate{}.Verb():    decodeOperation[Compensate],
 	Attach{}.Verb():        decodeOperation[Attach],
 	CallAction{}.Verb():    decodeOperation[CallAction],
+	BeginStep{}.Verb():     decodeOperation[BeginStep],
+	FinishStep{}.Verb():    decodeOperation[FinishStep],
 	CommitSession{}.Verb(): decodeOperation[CommitSession],
 	UndoCall{}.Verb():      decodeOperation[UndoCall],
 	Retry{}.Verb():         decodeOperation[Retry],

@@ -122,6 +122,7 @@ const (
 	NextConclusive       Next = "conclusive"        // for a status check: conclusive, see Found
 	NextInconclusive     Next = "inconclusive"      // for a status check: inconclusive
 	NextAwaitParent      Next = "await_parent"      // a child has reached its goal and waits for its parent
+	NextBegin            Next = "begin"             // an own step in doubt, which its agent may begin again
 )
 
 // OutcomeData is the data of `outcome`.
@@ -141,6 +142,8 @@ type OutcomeData struct {
 	AlreadyGone bool `json:"already_gone,omitempty"`
 	// NeverStarted is the id of a saga that was to be undone and was never started.
 	NeverStarted string `json:"never_started,omitempty"`
+	// Compensate says how to undo an own step, if its agent said so when it finished the step.
+	Compensate *OwnUndo `json:"compensate,omitempty"`
 }
 
 // DecidedData is the data of `decided`.
@@ -150,7 +153,7 @@ type DecidedData struct {
 	Items  []json.RawMessage `json:"items,omitempty"`  // for a foreach
 	Last   *bool             `json:"last,omitempty"`   // for an iteration: whether it is the last
 	Error  *Failure          `json:"error,omitempty"`  // for an iteration that has failed
-	By     string            `json:"by,omitempty"`     // verify, key_window, undo or parent
+	By     string            `json:"by,omitempty"`     // verify, key_window, undo, parent or own
 	Next   Next              `json:"next,omitempty"`
 	Output json.RawMessage   `json:"output,omitempty"`
 	Detail string            `json:"detail,omitempty"`

@@ -59,6 +59,9 @@ const Forever time.Duration = -1
 
 // Step returns the step that a path names, in any iteration. It returns nil if there is none.
 func (d *Definition) Step(path string) *Step {
+	if d.Session != nil && strings.HasPrefix(path, OwnPrefix) {
+		return ownStep
+	}
 	return d.ByID[StepID(path)]
 }
 

@@ -32,9 +32,9 @@ func RoundTrips(data any, encoded json.RawMessage) bool {
 			same = same && v != nil && dense(v)
 		}
 	case IntentData: // rendering writes compact JSON
-		same = d.WakeAt == nil && d.Awaited == nil
+		same = d.WakeAt == nil && d.Awaited == nil && (d.Request == nil || d.Request.Own == nil)
 	case OutcomeData:
-		same = d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
+		same = d.RetryAt == nil && d.Compensate == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
 	case CompensatingData:
 		same = d.Residual == nil
 	case FinishedData:
@@ -104,6 +104,9 @@ func (r *Request) append(b []byte) []byte {
 	if r.Child != nil {
 		b = append(field(b, "child"), Encode(r.Child)...)
 	}
+	if r.Own != nil {
+		b = append(field(b, "own"), Encode(r.Own)...)
+	}
 	return object(b, from)
 }
 
@@ -148,6 +151,9 @@ func (d OutcomeData) encode() json.RawMessage {
 		b = strconv.AppendBool(field(b, "already_gone"), true)
 	}
 	b = textField(b, "never_started", d.NeverStarted)
+	if d.Compensate != nil {
+		b = append(field(b, "compensate"), Encode(d.Compensate)...)
+	}
 	return object(b, 0)
 }
 

@@ -22,7 +22,7 @@ func TestDense(t *testing.T) {
 // Types that encode themselves do so byte for byte as journal.Encode would, which the hashes of
 // journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
-	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 7, reflect.TypeFor[OutcomeData](): 13, reflect.TypeFor[FinishedData](): 6} {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 8, reflect.TypeFor[OutcomeData](): 14, reflect.TypeFor[FinishedData](): 6} {
 		if n := typ.NumField(); n != fields {
 			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
 		}
@@ -46,6 +46,8 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 				request.Headers[text()+text()] = text()
 			}
 			switch r.IntN(4) {
+			case 2:
+				request.Own = &OwnRequest{ID: text(), Input: doc()}
 			case 0:
 				request.Task = &TaskRequest{Type: text(), Input: doc()}
 			case 1:
@@ -57,6 +59,7 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 		if r.IntN(2) == 0 {
 			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
 			outcome.Tokens = &TokensView{Input: r.Int64N(9), Output: r.Int64N(9)}
+			outcome.Compensate = &OwnUndo{Use: text(), With: doc()}
 		}
 		finished := FinishedData{Status: Status(text()), Output: doc()}
 		if r.IntN(2) == 0 {

@@ -19,7 +19,7 @@ func (r *Request) Hash() string {
 }
 
 // Request is the request of an attempt, as its intent records it, with secrets as references. It is
-// an HTTP request (Method, URL, Headers, Body), or one of Task and Child.
+// an HTTP request (Method, URL, Headers, Body), or one of Task, Child and Own.
 type Request struct {
 	Method  string            `json:"method,omitempty"`
 	URL     string            `json:"url,omitempty"`
@@ -27,6 +27,7 @@ type Request struct {
 	Body    json.RawMessage   `json:"body,omitempty"`
 	Task    *TaskRequest      `json:"task,omitempty"`
 	Child   *ChildRequest     `json:"child,omitempty"`
+	Own     *OwnRequest       `json:"own,omitempty"`
 	// Traceparent is set when the request is sent. It is not recorded, and not part of the hash.
 	// "": none. A header of this name in Headers takes precedence.
 	Traceparent string `json:"-"`
@@ -35,6 +36,12 @@ type Request struct {
 // TaskRequest is work for a worker.
 type TaskRequest struct {
 	Type  string          `json:"type"`
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// OwnRequest is work that an agent does itself.
+type OwnRequest struct {
+	ID    string          `json:"id"`
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
@@ -54,7 +61,7 @@ type ChildRequest struct {
 }
 
 // Target returns what a request does, and to what: "POST" and a URL, "task" and a task's type,
-// "run" and a definition, "revert" and a saga.
+// "run" and a definition, "revert" and a saga, "own" and the id of an own step.
 func (r *Request) Target() (verb, object string) {
 	switch {
 	case r.Task != nil:
@@ -63,6 +70,8 @@ func (r *Request) Target() (verb, object string) {
 		return "revert", "saga " + r.Child.Saga
 	case r.Child != nil:
 		return "run", r.Child.Definition
+	case r.Own != nil:
+		return "own", r.Own.ID
 	}
 	return r.Method, r.URL
 }
@@ -73,14 +82,16 @@ func (r *Request) String() string {
 	return verb + " " + object
 }
 
-// Payload returns the data that the request carries: an HTTP request's body, or the input of a task
-// or child.
+// Payload returns the data that the request carries: an HTTP request's body, or the input of a
+// task, child or own step.
 func (r *Request) Payload() json.RawMessage {
 	switch {
 	case r.Task != nil:
 		return r.Task.Input
 	case r.Child != nil:
 		return r.Child.Input
+	case r.Own != nil:
+		return r.Own.Input
 	}
 	return r.Body
 }

@@ -86,6 +86,7 @@ type Session struct {
 // SessionAction is an action that the agent may call.
 type SessionAction struct {
 	Step   *Step          // that a call becomes, with a path of its own, such as refund[0]
+	Undo   *Compensation  // of an own step that this action undoes
 	Agents *AgentPolicy   // nil: agents may not call it
 	Once   *expr.Template // see Action
 }
@@ -151,6 +152,7 @@ type CallKind string
 // The kinds of a call.
 const (
 	ActionCall CallKind = "call" // an action, which recourse carries out
+	OwnStep    CallKind = "own"  // a step that the agent carries out itself
 )
 
 // AttachedData is the data of `attached`: a process of the agent begins a life of the session. It
@@ -163,17 +165,20 @@ type AttachedData struct {
 	Token   string `json:"token"` // the SHA-256, in hex, of the secret of the process
 }
 
-// CalledData is the data of `called`: it adds a step to the session. The record's path is the
-// step's, such as refund[0]: the action, and the number of its calls before this one.
+// CalledData is the data of `called`: it adds a step to the session, or begins another attempt of
+// an own step. The record's path is the step's: refund[0] for a call, with the number of the
+// action's calls before this one, and own.ID for an own step.
 type CalledData struct {
 	Message  string          `json:"message"` // the id of the command
 	Life     int             `json:"life"`
 	What     CallKind        `json:"what"`
-	Action   string          `json:"action"`
-	Identity string          `json:"identity"`          // see CallIdentity and ReadIdentity
-	N        int             `json:"n"`                 // the number of calls with this identity before this one
-	Input    json.RawMessage `json:"input"`             // with the defaults of the action's schema
+	Action   string          `json:"action,omitempty"`
+	Identity string          `json:"identity"`          // see CallIdentity, ReadIdentity and OwnIdentity
+	N        int             `json:"n"`                 // how many there were with this identity before
+	Input    json.RawMessage `json:"input,omitempty"`   // with the defaults of the action's schema
 	Approve  bool            `json:"approve,omitempty"` // a person approves it before it is sent
+	Own      *OwnData        `json:"own,omitempty"`     // of an own step's first attempt
+	Request  string          `json:"request,omitempty"` // the Idempotency-Key of the request that began the attempt
 }
 
 // CommittedData is the data of `committed`: the agent's work is over, and nothing will be undone.

@@ -131,6 +131,10 @@ type Announce interface {
 	Announce(env expr.Env) (kind string, data json.RawMessage, to []string, err error)
 }
 
+// Own is the shape of the steps that the agent of a session does itself. The machine records what
+// the agent says about them, and sends nothing.
+type Own struct{}
+
 // Block is the shape of kinds that contain steps: switch, parallel, foreach, repeat. A saga is a
 // group of steps that run one after another. A block has several such groups, which may run in
 // parallel.

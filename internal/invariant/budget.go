@@ -36,12 +36,27 @@ func (c *sagaCheck) budget(t *sagaState) {
 		if d, ok := t.data[i].(*saga.CommandData); ok && r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
 			limit = amount(d.Budget.Amount)
 		}
+		limit = limit.Add(a.beyond(r, t.data[i]))
 		a.take(r, t.data[i])
 		if used := a.spent.Add(a.reserved); used.Cmp(limit) > 0 {
 			c.say(15, r.Seq, "after record %d, %s is spent and %s reserved, which is more than %s", r.Seq, a.spent.Decimal(), a.reserved.Decimal(), limit.Decimal())
 			return
 		}
 	}
+}
+
+// beyond returns by how much the cost that an agent reports for an own step is more than its
+// reservation. The money is spent, so it counts although it may exceed the budget.
+func (a *account) beyond(r journal.Record, data any) retry.Money {
+	d, ok := data.(*saga.OutcomeData)
+	cost, reserved := retry.Money{}, a.inFlight[way{r.Path, r.Way}]
+	if ok && isOwn(r.Path) && r.Way == journal.Do {
+		cost = amount(d.Cost)
+	}
+	if cost.Cmp(reserved) <= 0 {
+		return retry.Money{}
+	}
+	return cost.Sub(reserved)
 }
 
 func (a *account) take(r journal.Record, data any) {

@@ -300,6 +300,53 @@ var bad = []struct {
 		s.Records = slices.Insert(s.Records, len(s.Records)-1, *record(t, s, journal.Intent, "pay[1]", 1))
 		reseal(s)
 	}},
+	{"an own step in doubt is done again without a person", 6, "own", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "own.mail" })
+		reseal(s)
+	}},
+	{"an own step is begun while an attempt is open", 23, "own", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool {
+			return r.Kind == journal.Outcome && r.Path == "own.mail" && r.Attempt == 1
+		})
+		reseal(s)
+	}},
+	{"an own step that has ended is begun again", 23, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Outcome, "own.mail", 1), func(d *saga.OutcomeData) { d.Next = saga.NextFail })
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "own.mail" })
+		reseal(s)
+	}},
+	{"an own step is begun again and never was before", 23, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "own.note", 0), func(d *saga.CalledData) { d.Own = nil })
+		reseal(s)
+	}},
+	{"an own step is finished for a life that has ended", 24, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Outcome, "own.mail", 1), func(d *saga.OutcomeData) { d.Error.Code = "own_failed" })
+		reseal(s)
+	}},
+	{"an own step is begun by a life that has ended", 24, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "own.note", 0), func(d *saga.CalledData) { d.Life = 1 })
+		reseal(s)
+	}},
+	{"committed with an open own step", 25, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := record(t, s, journal.Outcome, "own.file", 1)
+		r.Kind, r.Path, r.Way, r.Attempt, r.Class, r.Data = journal.Committed, "", "", 0, "", json.RawMessage(`{}`)
+		s.Records = s.Records[:r.Seq]
+		reseal(s)
+	}},
+	{"an own step is undone by an action of others", 26, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "own.file", 0), func(d *saga.CalledData) { d.Own.Compensate.Use = "steal@1" })
+		reseal(s)
+	}},
+	{"an own step is undone by an action that needs an approval", 26, "own", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Definition.Session.Actions["book"].Agents.Approve = true
+	}},
+	{"the effect of an own step is forgotten", 11, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		finish(t, s, func(d *saga.FinishedData) { d.Residual = nil })
+	}},
+	{"an undoable own step is left without a person", 11, "own", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "own.mail", 0), func(d *saga.CalledData) { d.Own.Effect = saga.Undoable })
+		finish(t, s, func(d *saga.FinishedData) { d.Residual[0].Why = "it happened, and no compensation is declared for it" })
+	}},
 	{"more calls than the limit", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
 		r := record(t, s, journal.Outcome, "book[0]", 1)
 		r.Class = journal.Succeeded

@@ -174,6 +174,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.lives(t)
 	c.session(t)
 	c.remains(t)
+	c.ownLeft(t)
 	if c.ledger != nil {
 		c.compare(t)
 	}

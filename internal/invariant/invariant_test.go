@@ -234,6 +234,35 @@ func playSession(t *testing.T) good {
 	}}, []world.Rule{fault("/air", 1, world.Do{Before: world.FaultStatus, Status: 422})})
 }
 
+// playOwn plays a session whose agent does steps itself. The second life finds one that the first
+// has not finished, and does it again once a person has said so. Then the session is aborted.
+func playOwn(t *testing.T) good {
+	t.Helper()
+	begin := func(life int, id string, d saga.OwnData) saga.Command {
+		return saga.Command{Do: saga.BeginStep{Life: life, ID: id, OwnData: d}}
+	}
+	finish := func(life int, id string, attempt int) saga.Command {
+		return saga.Command{Do: saga.FinishStep{Life: life, ID: id, Attempt: attempt, Status: saga.OwnSucceeded}}
+	}
+	file := saga.OwnData{Effect: saga.Undoable, Compensate: &saga.OwnUndo{Use: "book", With: json.RawMessage(`{"from":"LIS","to":"OSL"}`)}}
+	letter := saga.OwnData{Effect: saga.Irreversible}
+	again := func(e saga.Entry) saga.Command {
+		return saga.Command{Do: saga.Resolve{Outcome: "retry"}, Path: e.Path, Actor: "ann"}
+	}
+	return playDefinition(t, storytest.ParseSession(t, agentActions), storytest.Script{Person: again, Commands: map[int64]saga.Command{
+		1:  {Do: saga.Attach{Token: "aa"}},
+		2:  begin(1, "file", file),
+		4:  finish(1, "file", 1),
+		5:  begin(1, "mail", letter),
+		7:  {Do: saga.Attach{Token: "bb", Previous: "aa"}},
+		10: begin(2, "mail", letter),
+		12: finish(2, "mail", 2),
+		13: begin(2, "note", saga.OwnData{Effect: saga.NoEffect}),
+		15: finish(2, "note", 1),
+		16: {Do: saga.Cancel{}, Reason: "enough"},
+	}}, nil)
+}
+
 // games are plays without violations.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
@@ -260,6 +289,7 @@ var games = map[string]func(*testing.T) good{
 	"lifted":   func(t *testing.T) good { return playOther(t, lifted, "", nil, nil) },
 	"unnamed":  func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
 	"session":  playSession,
+	"own":      playOwn,
 	"duplicated": func(t *testing.T) good {
 		return play(t, `{"late":false}`, []world.Rule{fault("/pay", 1, world.Do{Duplicate: 2})}, nil)
 	},
@@ -267,7 +297,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

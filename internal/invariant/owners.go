@@ -51,14 +51,14 @@ func (t *sagaState) outside(r journal.Record, d *saga.IntentData) bool {
 		return false
 	}
 	if t.Definition == nil || t.Definition.Step(path) == nil {
-		return d.Request != nil && (d.Request.Task != nil || d.Request.Child != nil)
+		return d.Request != nil && (d.Request.Task != nil || d.Request.Child != nil || d.Request.Own != nil)
 	}
 	step := t.Definition.Step(path)
 	if r.Way == journal.Undo && step.Compensate != nil {
 		step = &step.Compensate.Step
 	}
 	switch step.Body.(type) {
-	case saga.Queued, saga.Spawner:
+	case saga.Queued, saga.Spawner, saga.Own:
 		return true
 	}
 	return false

@@ -25,7 +25,7 @@ func (c *sagaCheck) awake(t *sagaState) {
 		return
 	}
 	escalated, wakes := 0, 0
-	if t.machine.Live() {
+	if t.machine.HoldsLease() {
 		wakes++ // the end of the lease wakes the session
 	}
 	for _, d := range t.machine.Decide() {

@@ -16,8 +16,9 @@ type sagaState struct {
 	Saga
 	data     []any // of each record: *saga.IntentData and so on, by its kind; nil: none
 	steps    map[string]*stepState
-	order    []*stepState // by their first record
-	calls    []called     // of a session
+	order    []*stepState    // by their first record
+	calls    []called        // of a session
+	owns     map[string]*own // steps that an agent does itself, by path
 	finally  map[string]bool
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
@@ -124,7 +125,10 @@ func (t *sagaState) apply(i int, r journal.Record) {
 		return
 	case *saga.CalledData:
 		t.calls = append(t.calls, called{r, d})
+		t.begun(r, d)
 		return
+	case *saga.OutcomeData:
+		t.redeclare(r, d)
 	case *saga.DecidedData:
 		if strings.HasSuffix(r.Path, "]") && d.By == "" { // the end of an iteration
 			return
@@ -136,7 +140,9 @@ func (t *sagaState) apply(i int, r journal.Record) {
 	n := t.steps[r.Path]
 	if n == nil {
 		n = &stepState{path: r.Path, first: r.Seq}
-		if t.Definition != nil {
+		if o := t.owns[r.Path]; o != nil {
+			n.step = o.step
+		} else if t.Definition != nil {
 			n.step = t.Definition.Step(r.Path)
 		}
 		t.steps[r.Path] = n

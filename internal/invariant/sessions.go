@@ -21,6 +21,7 @@ type called struct {
 // life. A process whose lease was lost gets its own life again.
 func (c *sagaCheck) lives(t *sagaState) {
 	life, token, live := 0, "", false
+	begun := make(map[string]int) // the life that has begun the last attempt of an own step
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.AttachedData:
@@ -34,7 +35,14 @@ func (c *sagaCheck) lives(t *sagaState) {
 			if d.Timer == saga.TimerLease || d.Timer == saga.TimerDetach {
 				live = false
 			}
+		case *saga.OutcomeData:
+			if of := begun[r.Path]; of != 0 && r.Way == journal.Do && r.Attempt > 0 && (of != life || !live) && (d.Error == nil || d.Error.Code != saga.Interrupted) {
+				c.say(24, r.Seq, "record %d finishes an attempt of life %d, which has ended", r.Seq, of)
+			}
 		case *saga.CalledData:
+			if d.What == saga.OwnStep {
+				begun[r.Path] = d.Life
+			}
 			switch {
 			case d.Life != life:
 				c.say(24, r.Seq, "record %d is a call of life %d, but life %d is the last one", r.Seq, d.Life, life)
@@ -49,6 +57,7 @@ func (c *sagaCheck) lives(t *sagaState) {
 type callState struct {
 	data *saga.CalledData
 
+	inFlight bool // of an own step: an attempt
 	ended    bool // its forward work
 	happened bool // it succeeded
 	doubt    bool // it may have had an effect that is not settled
@@ -76,10 +85,11 @@ func (s *callState) apply(r journal.Record, data any, query bool) {
 	case r.Way == journal.Undo:
 		s.undo(r, data)
 	case r.Kind == journal.Intent:
-		s.ended = false
+		s.ended, s.inFlight = false, true
 	case r.Kind == journal.Skipped:
 		s.ended = true
 	case d != nil:
+		s.inFlight = false
 		s.end(d.Next)
 		s.doubt = r.Class == journal.InDoubt || s.doubt && d.Next != saga.NextDone && d.Next != saga.NextFail
 	default:
@@ -131,20 +141,24 @@ func (s *callState) command(r journal.Record, d *saga.CommandData) {
 // callStates are the calls of a session at some record, in the order in which they were made.
 type callStates struct {
 	list   []*callState
-	byPath map[string]*callState
+	byPath map[string]*callState // also own steps
 }
 
 func (l *callStates) apply(r journal.Record, data any) {
 	path, query := saga.SplitQuery(r.Path)
-	if s := l.byPath[path]; s != nil && data != nil {
-		s.apply(r, data, query)
-	} else if s != nil && r.Kind == journal.Skipped {
-		s.apply(r, nil, query)
-	}
-	if d, ok := data.(*saga.CalledData); ok {
-		s := &callState{data: d}
+	d, isCall := data.(*saga.CalledData)
+	switch s := l.byPath[path]; {
+	case isCall && s == nil:
+		s = &callState{data: d}
 		l.byPath[r.Path] = s
-		l.list = append(l.list, s)
+		if d.What == saga.ActionCall {
+			l.list = append(l.list, s)
+		}
+	case isCall: // the next attempt of an own step
+	case s != nil && data != nil:
+		s.apply(r, data, query)
+	case s != nil && r.Kind == journal.Skipped:
+		s.apply(r, nil, query)
 	}
 }
 
@@ -162,12 +176,16 @@ func (c *sagaCheck) session(t *sagaState) {
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.CalledData:
+			if d.What == saga.OwnStep {
+				c.begins(t, &all, r, d)
+				break
+			}
 			c.repeats(t, &all, r, d)
 			c.limits(t, &all, r, d)
 			c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
 		case *saga.IntentData:
 			c.mayBeSent(&all, r, d, committed)
-			if _, query := saga.SplitQuery(r.Path); d.Request != nil && d.Awaited == nil && r.Way == journal.Do && !query {
+			if _, query := saga.SplitQuery(r.Path); d.Request != nil && d.Awaited == nil && r.Way == journal.Do && !query && !isOwn(r.Path) {
 				inFlight[r.Path] = true
 				if !failing { // otherwise it settles a doubt, so that it can be undone
 					c.parallel(t, r, len(inFlight))
@@ -177,6 +195,7 @@ func (c *sagaCheck) session(t *sagaState) {
 			if r.Way == journal.Do {
 				delete(inFlight, r.Path)
 			}
+			c.undoable(t, r, d.Compensate)
 		case *saga.CommandData:
 			failing = failing || d.Rejected == nil && (r.Kind == journal.Cancelled || d.Kind == "compensate")
 		case *saga.WokeData:

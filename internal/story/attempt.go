@@ -24,6 +24,9 @@ func (t *Teller) intent(e *history.Event, d *saga.IntentData) []Line {
 	if d.Request != nil {
 		verb, object := d.Request.Target()
 		text = verb + " " + Place(object)
+		if d.Request.Own != nil {
+			text = "the agent does it"
+		}
 	}
 	if e.Attempt > 1 {
 		text += fmt.Sprintf(", attempt %d", e.Attempt)
@@ -150,15 +153,18 @@ func (t *Teller) failed(e *history.Event, d *saga.OutcomeData) string {
 		what = "undo " + what
 	}
 	if d.Error != nil {
-		what += ": " + cause(d)
+		what += ": " + cause(e, d)
 	}
 	return what + t.next(d.Next, d.RetryAt)
 }
 
 // cause returns a summary of an error. If no answer came, title and detail repeat the request,
 // which the line of the intent already shows. Other errors are not shortened.
-func cause(d *saga.OutcomeData) string {
-	if d.Error.Code == saga.Interrupted {
+func cause(e *history.Event, d *saga.OutcomeData) string {
+	switch own := strings.HasPrefix(e.Path, saga.OwnPrefix) && e.Way == journal.Do; {
+	case d.Error.Code == saga.Interrupted && own:
+		return "the agent's process ended before it finished the step"
+	case d.Error.Code == saga.Interrupted:
 		return "its process stopped before the response came"
 	}
 	title, _, named := strings.Cut(d.Error.Title, " (")
@@ -189,6 +195,8 @@ func (t *Teller) next(next saga.Next, at *saga.Time) string {
 		return " — needs a person (inbox)"
 	case saga.NextInDoubt:
 		return " — ends in doubt"
+	case saga.NextBegin:
+		return " — the agent may do it again"
 	}
 	return ""
 }

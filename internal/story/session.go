@@ -30,12 +30,27 @@ func (t *Teller) attached(d *saga.AttachedData) []Line {
 }
 
 func (t *Teller) called(e *history.Event, d *saga.CalledData) []Line {
+	if d.What == saga.OwnStep {
+		return t.begun(e, d)
+	}
 	text := "the agent calls " + d.Action
 	if len(d.Input) > 0 && string(d.Input) != "null" {
 		text += " with " + Short(string(d.Input), 90)
 	}
 	if d.N > 0 {
 		text += ", once more"
+	}
+	return t.one("·", e.Path, text, Plain)
+}
+
+// begun describes the begin of a step that the agent does itself.
+func (t *Teller) begun(e *history.Event, d *saga.CalledData) []Line {
+	if d.N > 0 {
+		return t.one("·", e.Path, "the agent begins it again", Plain)
+	}
+	text := "the agent begins a step of its own"
+	if len(d.Input) > 0 && string(d.Input) != "null" {
+		text += " with " + Short(string(d.Input), 90)
 	}
 	return t.one("·", e.Path, text, Plain)
 }

@@ -212,9 +212,18 @@ func TestSessions(t *testing.T) {
 	ends := func(lease int, how string) saga.Command {
 		return saga.Command{Do: saga.EndTask{Attempt: lease, Result: saga.TaskResult{Outcome: how}}}
 	}
+	begin := func(life int, id string, d saga.OwnData) saga.Command {
+		return saga.Command{Do: saga.BeginStep{Life: life, ID: id, Input: json.RawMessage(`{"page":1}`), OwnData: d}}
+	}
+	finish := func(life int, id string, attempt int) saga.Command {
+		return saga.Command{Do: saga.FinishStep{Life: life, ID: id, Attempt: attempt, Status: saga.OwnSucceeded, Output: json.RawMessage(`{"pages":3}`), Cost: "0.02"}}
+	}
 	person := func(e saga.Entry) saga.Command {
-		if e.Kind == saga.InboxSession {
+		switch e.Kind {
+		case saga.InboxSession:
 			return saga.Command{Do: saga.Cancel{}, Actor: "ada", Reason: "the agent is gone"}
+		case saga.InboxInDoubt, saga.InboxStuck:
+			return saga.Command{Do: saga.Resolve{Outcome: e.Actions[0]}, Path: e.Path, Actor: "ada", Reason: "looked"}
 		}
 		return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ada"}
 	}
@@ -223,6 +232,11 @@ func TestSessions(t *testing.T) {
 			1: attach("host-1", "aa"), 2: call(1, "book", `{"to":"OSL"}`, 0), 5: {Do: saga.UndoCall{}, Path: "book[0]"},
 			8: ends(1, string(journal.TaskExpired)), 9: attach("host-1", "aa"), 10: call(1, "book", `{"to":"OSL"}`, 1),
 			13: {Do: saga.CommitSession{Life: 1, Output: json.RawMessage(`{"booked":true}`)}},
+		},
+		"session-own": {
+			1: attach("host-1", "aa"), 2: begin(1, "scan", saga.OwnData{Effect: saga.NoEffect}), 4: begin(1, "print", saga.OwnData{Effect: saga.Undoable}),
+			6: {Do: saga.Attach{Token: "bb", Holder: "host-2", Previous: "aa"}}, 10: begin(2, "scan", saga.OwnData{Effect: saga.NoEffect}), 12: finish(2, "scan", 2),
+			13: {Do: saga.Cancel{}, Actor: "ada", Reason: "no paper"},
 		},
 		"session-lost": {
 			1: attach("", "aa"), 2: call(1, "pay", `{"amount":5}`, 0), 7: ends(1, string(journal.TaskExpired)),

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 )
 
@@ -58,12 +61,23 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 			return nil, &Errors{List: []Error{{File: "session", Code: "unknown_action", Detail: err.Error()}}}
 		}
 		def.ByID[a.Name] = st // by which a call's path finds it
-		s.Actions[a.Name] = &saga.SessionAction{Step: st, Agents: a.Agents, Once: a.Once}
+		s.Actions[a.Name] = &saga.SessionAction{Step: st, Undo: undoing(a, st), Agents: a.Agents, Once: a.Once}
 	}
 	def.Name, def.Session, def.Steps = saga.SessionPrefix+d.Name, s, nil
 	sum := sha256.Sum256(saga.Encode(d))
 	def.SHA256 = hex.EncodeToString(sum[:])
 	return def, nil
+}
+
+// undoing returns the compensation of an own step that an action undoes. Unless the action says how
+// often it is tried, it is tried until it succeeds, like any compensation.
+func undoing(a *saga.Action, st *saga.Step) *saga.Compensation {
+	c := &saga.Compensation{Step: *st, On: []journal.Class{journal.Succeeded, journal.InDoubt}}
+	c.Compensate, c.When = nil, nil
+	if !slices.Contains(a.Keys, "retry") {
+		c.Retry = retry.Forever()
+	}
+	return c
 }
 
 // Unpublished compiles what a saga runs by that has no published definition: a session, or one

@@ -168,6 +168,9 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
 	}
+	if n.own != nil && s == &n.forward {
+		n.own.begun = false
+	}
 	s.reserved = retry.Money{}
 	if d.Reserve != "" {
 		reserve, err := retry.Amount(d.Reserve, m.currency())
@@ -237,6 +240,11 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		if *d.Found {
 			n.output = d.Output
 		}
+	}
+	if d.Compensate != nil && n.own != nil {
+		n.step = m.session.policy.OwnStep(n.path, &n.own.data, d.Compensate)
+		n.step.Continue = true
+		n.undoBy(d.Compensate)
 	}
 	if err := m.move(s, ev, r); err != nil {
 		return err
@@ -354,7 +362,7 @@ func (m *Machine) applyWoke(r journal.Record) error {
 		if err := take(m, r, &d); err != nil {
 			return err
 		}
-		if m.reason == nil && !m.session.applyTimer(m, d.Timer, r.At) {
+		if !m.session.applyTimer(m, d.Timer, r.At) && m.reason == nil {
 			m.reason = &saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
 		}
 		return nil

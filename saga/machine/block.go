@@ -87,7 +87,8 @@ type node struct {
 	neverStarted bool // its compensation found that this saga does not exist
 	// awaited says what the step waits for.
 	awaited  *saga.Awaited
-	approval bool // of a session's call: a person has to approve it first
+	approval bool     // of a session's call: a person has to approve it first
+	own      *ownStep // of a step that the agent does itself; nil for others
 }
 
 // block is the state of a block that was entered.
@@ -272,9 +273,7 @@ func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pe
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
 			switch n.forward.state {
-			case inFlight:
-				pending = true
-			case checking:
+			case inFlight, checking:
 				pending = true
 				ds = append(ds, m.decideStep(n)...)
 			default:

@@ -67,7 +67,7 @@ func (m *Machine) childID(n *node) uuid.UUID {
 // this process dies.
 func outside(s *saga.Step) bool {
 	switch s.Body.(type) {
-	case saga.Queued, saga.Spawner:
+	case saga.Queued, saga.Spawner, saga.Own:
 		return true
 	}
 	return false

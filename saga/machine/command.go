@@ -54,6 +54,15 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 			d = new(Draft)
 		}
 		return *d, asError(no)
+	case saga.BeginStep:
+		d, no := m.Begin(message, o)
+		if d == nil {
+			d = new(Draft)
+		}
+		return *d, asError(no)
+	case saga.FinishStep:
+		d, no := m.Finish(o)
+		return d, asError(no)
 	case saga.CommitSession:
 		d, no := m.Commit(message, o)
 		return d, asError(no)
@@ -170,6 +179,9 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 	if s == nil {
 		return path, refusal("not_waiting", "step "+path+" does not wait for a person", "these do: "+list(waiting))
 	}
+	if n.byHand() && s == &n.compensation {
+		return path, noRetry(path)
+	}
 	if n.block != nil {
 		return path, refusal("bad_outcome", "a block cannot be retried", "resolve step "+path+" as succeeded, with its output, failed or skip")
 	}
@@ -200,6 +212,11 @@ func (m *Machine) findInInbox(path string) (*node, *track) {
 	return nil, nil
 }
 
+// noRetry refuses to retry the undo of an own step that nothing but a person undoes.
+func noRetry(path string) *Refusal {
+	return refusal("bad_outcome", "the agent has not said how to undo step "+path, "undo it by hand and resolve it as compensated; or skip it, which leaves its effect")
+}
+
 func (m *Machine) validateNewKey(s *track, newKey bool) *Refusal {
 	if newKey && s.doubt {
 		return refusal("in_doubt", "the step is in doubt, so it is not safe to send it under a new key",
@@ -216,6 +233,9 @@ func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
 	undo := s == &n.compensation
 	switch o.Outcome {
 	case "retry":
+		if n.byHand() && undo {
+			return noRetry(path)
+		}
 		if n.block != nil && !undo {
 			return refusal("bad_outcome", "a block cannot be retried: resolve it as succeeded, with its output, failed or skip", "")
 		}

@@ -116,6 +116,9 @@ func (m *Machine) pivotInFlight() bool {
 
 // decideStep decides a step's forward track.
 func (m *Machine) decideStep(n *node) []Decision {
+	if n.own != nil {
+		return m.decideOwn(n)
+	}
 	switch n.forward.state {
 	case ready:
 		return m.decideReady(n)
@@ -544,6 +547,9 @@ func (m *Machine) effects() []compensation.Effect {
 			continue
 		}
 		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}
+		if n.own != nil && n.own.data.Effect == saga.Irreversible && kept == "" {
+			e.Kept = "it is irreversible"
+		}
 		if n.compensation.state == skipped {
 			e.Kept = "its undoing was skipped"
 		}
@@ -569,11 +575,13 @@ func (n *node) effect() (journal.Class, bool) {
 	switch {
 	case n.compensation.state == done: // an operator resolved it as undone
 		return "", false
+	case n.own != nil && n.own.data.Effect == saga.NoEffect:
+		return "", false
 	case n.forward.doubt && n.forward.state != done:
 		return journal.InDoubt, true
 	case n.forward.state != done:
 		return "", false
-	case ok && !call.ReadOnly():
+	case ok && !call.ReadOnly(), n.own != nil:
 		return journal.Succeeded, true
 	}
 	return journal.Succeeded, n.step.Compensate != nil
@@ -590,6 +598,9 @@ func (m *Machine) decideUndo() []Decision {
 func (m *Machine) decideCompensation(n *node) []Decision {
 	switch n.compensation.state {
 	case ready:
+		if n.byHand() {
+			return m.decided(n, journal.Undo, saga.DecidedData{By: saga.OwnKind, Next: saga.NextBlock, Detail: "the agent has not said how to undo it"})
+		}
 		if c := n.step.Compensate; c.When != nil && n.compensation.attempts == 0 {
 			env := m.env(n)
 			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
@@ -640,7 +651,7 @@ func (m *Machine) decideEnd(status saga.Status) []Decision {
 func (m *Machine) doubts(status saga.Status) []compensation.Residue {
 	var list []compensation.Residue
 	for _, n := range m.touched {
-		if !n.forward.doubt || n.forward.state == done || status != saga.Succeeded && !n.in.final {
+		if _, effect := n.effect(); !n.forward.doubt || n.forward.state == done || !effect || status != saga.Succeeded && !n.in.final {
 			continue
 		}
 		list = append(list, compensation.Residue{Path: n.path, Why: m.whyDoubted(n)})

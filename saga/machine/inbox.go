@@ -38,6 +38,9 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		e.Detail = "Fix the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 	}
+	if n.own != nil && way == journal.Do {
+		e.Detail = "Find out whether the agent has done it, then resolve the step: succeeded (with its output), failed, or retry, which lets the agent do it again."
+	}
 	if n.block != nil { // its steps have run, so it cannot begin again
 		e.Actions = []string{"succeeded", "failed", "skip"}
 	}
@@ -46,6 +49,11 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		if s.state != awaitingCredentials {
 			e.Title = "Undoing step " + n.path + " was refused"
 			e.Detail = "Fix the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
+		}
+		if n.byHand() {
+			e.Actions = e.Actions[1:] // there is nothing to retry
+			e.Title = "Step " + n.path + " has to be undone by hand"
+			e.Detail = "The agent did it itself, and has not said how to undo it. Undo it and resolve it as compensated; or skip it, which leaves its effect and ends the session as failed."
 		}
 	}
 	if s.failure != nil {

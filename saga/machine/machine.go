@@ -190,6 +190,7 @@ func (m *Machine) status(waits func(*node) bool) saga.Status {
 	status := saga.Succeeded // there is no current step
 	m.currentSteps(func(n *node) bool {
 		switch s := m.inboxTrack(n); {
+		case n.own != nil && s == &n.forward && !s.state.inbox(): // the agent is at work, if its process lives
 		case s.state.inbox() && m.hidden(n): // other steps are in flight; this one is abandoned when they have ended
 			status = saga.Running
 		case s.state.inbox():

@@ -275,6 +275,14 @@ func (p *player) agent(line string) bool {
 		do = saga.CommitSession{Life: p.life, Output: json.RawMessage(rest)}
 	case "undo":
 		do, path = saga.UndoCall{}, rest
+	case "begin": // {"id": …}
+		c := saga.BeginStep{Life: p.life}
+		p.decode(rest, &c)
+		do = c
+	case "finish": // {"id": …, "attempt": …, "status": …}
+		c := saga.FinishStep{Life: p.life}
+		p.decode(rest, &c)
+		do = c
 	case "call", "late": // late: by the process of the life before
 		action, input, _ := strings.Cut(rest, " ")
 		c := saga.CallAction{Life: p.life, Action: action, Input: json.RawMessage(input)}
@@ -317,6 +325,13 @@ func (p *player) agent(line string) bool {
 		p.life, p.asked = data.Life, make(map[string]int)
 	}
 	return true
+}
+
+func (p *player) decode(text string, into any) {
+	p.t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		p.t.Fatalf("%s: %v", text, err)
+	}
 }
 
 func (p *player) refused(err error) { fmt.Fprintf(&p.out, "   refused  %v\n", err) }

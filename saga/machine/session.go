@@ -31,8 +31,10 @@ type session struct {
 	since  time.Time       // since when no life goes on
 	lost   bool            // no process came back in time
 
-	calls      []*node            // in the order of their `called`
-	active     []*group           // calls that have not ended
+	steps      []*node            // in the order of their `called`
+	calls      []*node            // those that call actions
+	owns       []*node            // those that the agent does itself
+	active     []*group           // steps that have not ended
 	identities map[string][]*node // calls by identity, the oldest first
 	counts     map[string]int     // calls by action
 	undos      []*node            // calls that are being undone while the session continues
@@ -87,12 +89,12 @@ func (m *Machine) decideSession(s *session) (ds []Decision) {
 	}
 	room := s.policy.MaxParallel
 	for _, g := range s.active {
-		if g.cur.forward.state == inFlight {
+		if g.cur.forward.state == inFlight && g.cur.own == nil {
 			room--
 		}
 	}
 	for _, g := range s.active {
-		if room <= 0 && g.cur.forward.state == ready && !g.cur.approval {
+		if room <= 0 && g.cur.forward.state == ready && !g.cur.approval && g.cur.own == nil {
 			continue // it would send
 		}
 		if ds = append(ds, m.decideGroup(g)...); decides(ds) {
@@ -137,6 +139,10 @@ func (s *session) status(calls saga.Status) saga.Status {
 // Live reports whether the saga is a session with a life that goes on.
 func (m *Machine) Live() bool { return m.session != nil && m.session.live && m.open() == nil }
 
+// HoldsLease reports whether the session needs its process: it goes on, or it is being aborted and
+// the process may still finish an own step.
+func (m *Machine) HoldsLease() bool { return m.Live() || m.finishing() }
+
 // leaseTimeout is the longest time that a life may last.
 const leaseTimeout = 10 * 365 * 24 * time.Hour
 
@@ -166,7 +172,7 @@ func (m *Machine) unwantedLeases() (list []uuid.UUID) {
 		return nil
 	}
 	last := m.session.leases
-	if m.Live() {
+	if m.HoldsLease() {
 		last--
 	}
 	for n := max(last-1, 1); n <= last; n++ { // earlier ones were withdrawn before
@@ -178,7 +184,7 @@ func (m *Machine) unwantedLeases() (list []uuid.UUID) {
 // EndLife returns the draft of the record that ends a life: its lease has ended, or its process has
 // detached. ok is false if that lease is not the last life's, or that life has ended.
 func (m *Machine) EndLife(lease int, how string, at time.Time) (_ Draft, ok bool) {
-	if m.open() != nil || !m.session.live || lease != m.session.leases {
+	if !m.HoldsLease() || lease != m.session.leases {
 		return Draft{}, false
 	}
 	timer := saga.TimerLease
@@ -258,7 +264,7 @@ func (m *Machine) Identity(c *saga.CallAction) (string, *Refusal) {
 	action := m.session.policy.Actions[c.Action]
 	switch {
 	case action == nil:
-		return "", refusal("unknown_action", "the session has no action "+strconv.Quote(c.Action), "its actions are "+list(slices.Sorted(maps.Keys(m.session.policy.Actions))))
+		return "", refusal("unknown_action", "the session has no action "+strconv.Quote(c.Action), "its actions are "+m.session.names())
 	case action.Agents == nil:
 		return "", notForAgents(c.Action)
 	}
@@ -287,6 +293,9 @@ func (m *Machine) Identity(c *saga.CallAction) (string, *Refusal) {
 func notForAgents(action string) *Refusal {
 	return refusal("not_for_agents", "action "+action+" is not for agents", "its author lets agents call it with the key `agents`")
 }
+
+// names lists the session's actions.
+func (s *session) names() string { return list(slices.Sorted(maps.Keys(s.policy.Actions))) }
 
 // badInput returns the refusal of an input; nil for no error.
 func badInput(err error) *Refusal {
@@ -349,7 +358,7 @@ func (m *Machine) Call(message uuid.UUID, c saga.CallAction) (path string, _ *Dr
 	case len(s.calls) >= s.policy.MaxCalls:
 		return "", nil, refusal("limit", fmt.Sprintf("the session has made its %d calls", s.policy.MaxCalls), "commit or abort the session, or open one with a higher max_calls")
 	}
-	approve, err := m.admit(c)
+	approve, err := m.admit(c, nil)
 	if err != nil {
 		return "", nil, err
 	}
@@ -359,13 +368,14 @@ func (m *Machine) Call(message uuid.UUID, c saga.CallAction) (path string, _ *Dr
 }
 
 // admit checks a new call by the policy of its action, and reports whether a person has to approve
-// it.
-func (m *Machine) admit(c saga.CallAction) (approve bool, _ *Refusal) {
+// it. The call may be the one that undoes an own step: then an earlier one for this step does not
+// count.
+func (m *Machine) admit(c saga.CallAction, undoes *node) (approve bool, _ *Refusal) {
 	s := m.session
 	action := s.policy.Actions[c.Action]
 	env := callEnv{input: c.Input, session: saga.SessionRoot(len(s.calls), m.account.Spent.Add(m.account.Reserved))}
 	for i := range action.Agents.Limits {
-		if err := s.within(c.Action, &action.Agents.Limits[i], env); err != nil {
+		if err := s.within(c.Action, &action.Agents.Limits[i], env, undoes); err != nil {
 			return false, err
 		}
 	}
@@ -380,8 +390,8 @@ func (m *Machine) admit(c saga.CallAction) (approve bool, _ *Refusal) {
 }
 
 // within refuses a call that is over a limit. The calls of the action count that may have an
-// effect, also those that were undone.
-func (s *session) within(action string, l *saga.CallLimit, env callEnv) *Refusal {
+// effect, also those that were undone; and those that are to undo own steps, except the given one.
+func (s *session) within(action string, l *saga.CallLimit, env callEnv, except *node) *Refusal {
 	calls, sum := 1, retry.Money{}
 	if l.Sum != nil {
 		adds, err := l.Adds(env)
@@ -390,14 +400,15 @@ func (s *session) within(action string, l *saga.CallLimit, env callEnv) *Refusal
 		}
 		sum = adds
 	}
-	for _, n := range s.calls {
-		if n.step.Use.Action != action || n.noEffect() {
+	for _, n := range s.steps {
+		input, ok := n.calls(action)
+		if !ok || n == except || n.noEffect() {
 			continue
 		}
 		calls++
 		if l.Sum != nil {
 			// There is no error: the same limit has admitted the call.
-			if adds, err := l.Adds(callEnv{input: n.forward.actionInput}); err == nil {
+			if adds, err := l.Adds(callEnv{input: input}); err == nil {
 				sum = sum.Add(adds)
 			}
 		}
@@ -409,6 +420,18 @@ func (s *session) within(action string, l *saga.CallLimit, env callEnv) *Refusal
 		return refusal("limit", "the calls of action "+action+" would reach "+sum.Decimal()+", more than the limit of "+l.Max.Decimal(), "the action's author sets the limit; another session has its own")
 	}
 	return nil
+}
+
+// calls reports whether the step calls an action, or would call it to undo an own step, and with
+// which input.
+func (n *node) calls(action string) (input json.RawMessage, ok bool) {
+	switch {
+	case n.step.Use != nil:
+		return n.forward.actionInput, n.step.Use.Action == action
+	case n.own != nil && n.own.undo != nil:
+		return n.own.undo.With, n.step.Compensate.Use.Action == action
+	}
+	return nil, false
 }
 
 // noEffect reports whether the call has failed and certainly has no effect.
@@ -490,7 +513,7 @@ func (m *Machine) Commit(message uuid.UUID, c saga.CommitSession) (Draft, *Refus
 		return Draft{}, err
 	}
 	if len(m.session.active)+len(m.session.undos) > 0 {
-		return Draft{}, refusal("calls_open", "calls of the session have not ended", "wait for these, or abort the session: "+list(m.session.paths()))
+		return Draft{}, refusal("calls_open", "steps of the session have not ended", "wait for its calls, finish its own steps, or abort the session: "+list(m.session.paths()))
 	}
 	return Draft{Kind: journal.Committed, Data: saga.CommittedData{Message: message.String(), Output: c.Output}}, nil
 }
@@ -602,6 +625,8 @@ func (m *Machine) applyCalled(r journal.Record) error {
 	switch d.What {
 	case saga.ActionCall:
 		return m.applyCall(r.Path, &d)
+	case saga.OwnStep:
+		return m.applyOwn(r.Path, &d)
 	}
 	return fmt.Errorf("%w: what %q", saga.ErrUnreadable, d.What)
 }
@@ -635,6 +660,7 @@ func (m *Machine) addStep(step *saga.Step) *node {
 	g := &group{steps: []*saga.Step{step}, call: m.session}
 	m.enter(g)
 	m.session.active = append(m.session.active, g)
+	m.session.steps = append(m.session.steps, g.cur)
 	return g.cur
 }
 

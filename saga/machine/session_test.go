@@ -36,6 +36,12 @@ body: {order: "${input.order}"}
 in_doubt: fail
 compensate: {http: DELETE https://air.example/bookings/1}
 ---
+action: drop
+agents: auto
+http: POST https://files.example/drop
+input: {id: string}
+body: {id: "${input.id}"}
+---
 action: look
 agents: auto
 http: GET https://air.example/bookings
@@ -63,6 +69,7 @@ type agentRun struct {
 	leases  int
 	live    bool
 	asked   map[string]int
+	own     ownRun
 	wake    *machine.WakeAt
 }
 
@@ -71,14 +78,14 @@ type agentRun struct {
 // leaves nothing open and nothing undone, an abort undoes in the reverse order of the first
 // intents, and a replay of any prefix of the journal decides the same.
 func TestAnySession(t *testing.T) {
-	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"refund@1", "book@1", "look@1"}, MaxParallel: 3, MaxCalls: 12},
+	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxParallel: 3, MaxCalls: 12},
 		dsl.Options{Kinds: kinds.All(), Actions: actionsOf(sessionActions)})
 	if errs != nil {
 		t.Fatal(errs)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		r := &agentRun{t: t, def: def, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), process: -1, asked: map[string]int{},
-			world: remote{map[string]bool{}, map[string]int{}}}
+			world: remote{map[string]bool{}, map[string]int{}}, own: ownRun{open: map[string]*ownWork{}}}
 		r.m = machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
 		r.write(r.m.Start(saga.StartedData{Definition: def.Name, Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null")}))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -108,7 +115,8 @@ func (r *agentRun) String() string {
 }
 
 func (r *agentRun) step() {
-	ops := []string{"attach", "lease", "call", "call", "call", "answer", "answer", "answer", "wait", "crash", "late", "undo", "undo", "person", "commit", "cancel"}
+	ops := []string{"attach", "lease", "call", "call", "call", "answer", "answer", "answer", "wait", "crash", "late", "undo", "undo", "person", "commit", "cancel",
+		"begin", "begin", "do", "finish", "finish", "stale"}
 	switch rapid.SampledFrom(ops).Draw(r.t, "op") {
 	case "attach":
 		r.attach()
@@ -125,8 +133,18 @@ func (r *agentRun) step() {
 		r.call(r.life)
 	case "late":
 		if r.life > 0 { // by a life that has ended
-			r.call(rapid.IntRange(0, r.life-1).Draw(r.t, "life"))
+			life := rapid.IntRange(0, r.life-1).Draw(r.t, "life")
+			r.call(life)
+			r.begin(life, "file")
 		}
+	case "begin":
+		r.begin(r.life, rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
+	case "do":
+		r.do(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
+	case "finish":
+		r.finishStep(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
+	case "stale":
+		r.stale(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
 	case "answer":
 		r.answer()
 	case "wait":
@@ -141,16 +159,17 @@ func (r *agentRun) step() {
 			e := list[rapid.IntRange(0, len(list)-1).Draw(r.t, "entry")]
 			c := saga.Command{Do: saga.Resume{}}
 			if e.Kind != saga.InboxSession {
-				c = saga.Command{Path: e.Path, Do: saga.Resolve{Outcome: rapid.SampledFrom([]string{"retry", "skip"}).Draw(r.t, "outcome")}}
+				c = saga.Command{Path: e.Path, Do: saga.Resolve{Outcome: rapid.SampledFrom(e.Actions).Draw(r.t, "outcome")}}
 			}
 			d, err := r.m.Validate(r.message(), c)
 			if err != nil {
 				r.t.Fatalf("%v\n%s", err, r)
 			}
 			r.write(d)
+			r.resolved(c)
 		}
 	case "undo":
-		path := rapid.SampledFrom([]string{"refund[0]", "refund[1]", "book[0]"}).Draw(r.t, "path")
+		path := rapid.SampledFrom([]string{"refund[0]", "refund[1]", "book[0]", "own.file"}).Draw(r.t, "path")
 		if d, err := r.m.Validate(r.message(), saga.Command{Path: path, Do: saga.UndoCall{}}); r.may(err) {
 			r.write(d)
 		}
@@ -261,7 +280,7 @@ func (r *agentRun) effects(action, input string) (paths []string) {
 		if err := json.Unmarshal(rec.Data, &d); err != nil {
 			r.t.Fatal(err)
 		}
-		if d.Action == action && order(d.Input) == order([]byte(input)) {
+		if d.What == saga.ActionCall && d.Action == action && order(d.Input) == order([]byte(input)) {
 			paths = append(paths, rec.Path)
 		}
 	}
@@ -379,9 +398,12 @@ func (r *agentRun) check() {
 			if d.Life != life {
 				r.t.Fatalf("record %d: called in life %d of %d\n%s", rec.Seq, d.Life, life, r)
 			}
-			calls++
+			if d.What == saga.ActionCall {
+				calls++
+			}
 		}
 	}
+	r.checkOwn()
 	for _, action := range []string{"refund", "book"} {
 		for _, input := range []string{`{"order":"A"}`, `{"order":"B"}`} {
 			stands := 0
@@ -446,10 +468,14 @@ func (r *agentRun) end() {
 func (r *agentRun) finish() {
 	c := saga.Command{Do: saga.CommitSession{Life: r.life}}
 	if entries := r.m.Inbox(); len(entries) > 0 && entries[len(entries)-1].Kind != saga.InboxSession {
-		c = saga.Command{Path: entries[len(entries)-1].Path, Do: saga.Resolve{Outcome: "retry"}}
+		e := entries[len(entries)-1]
+		c = saga.Command{Path: e.Path, Do: saga.Resolve{Outcome: e.Actions[0]}}
+		r.resolved(c)
 	} else if !r.live {
 		c = saga.Command{Do: saga.Attach{Token: "p" + strconv.Itoa(r.process+1)}}
 		r.process, r.life, r.leases, r.live = r.process+1, r.life+1, r.leases+1, true
+	} else if r.finishSteps() {
+		return
 	}
 	d, err := r.m.Validate(r.message(), c)
 	if err != nil {

@@ -94,6 +94,14 @@ func (m *Machine) CallStatus(path string) CallStatus {
 
 // call returns the call with this path; nil if there is none.
 func (m *Machine) call(path string) *node {
+	if n := m.sessionStep(path); n != nil && n.own == nil {
+		return n
+	}
+	return nil
+}
+
+// sessionStep returns the step of a session with this path; nil if there is none.
+func (m *Machine) sessionStep(path string) *node {
 	if m.session == nil {
 		return nil
 	}
@@ -118,8 +126,11 @@ func (m *Machine) callStatus(n *node) CallStatus {
 	case doubted:
 		return CallInDoubt
 	case ready:
-		if m.finished != nil && n.forward.attempts == 0 {
+		switch {
+		case m.finished != nil && n.forward.attempts == 0:
 			return CallFailed // it was never sent
+		case n.own != nil && !n.own.begun:
+			return CallInDoubt // the agent may begin it again
 		}
 		return CallRunning
 	case inFlight, woken, entered, expired:
@@ -129,15 +140,11 @@ func (m *Machine) callStatus(n *node) CallStatus {
 }
 
 func (m *Machine) callView(n *node, log *history.Steps, entries []saga.Entry) CallView {
-	v := CallView{Path: n.path, Action: n.step.Use.String(), Status: m.callStatus(n), Key: n.forward.key, Input: n.forward.actionInput, Cost: "0", Undo: UndoNone}
+	v := CallView{Path: n.path, Action: n.step.Use.String(), Status: m.callStatus(n), Key: n.forward.key, Input: n.forward.actionInput, Cost: "0"}
 	if said := log.Step(n.path); said != nil {
 		v.Cost = said.Cost()
 	}
-	for _, e := range entries {
-		if e.Path == n.path {
-			v.WaitsFor, v.Inbox = waitsFor[e.Kind], e.ID.String()
-		}
-	}
+	v.WaitsFor, v.Inbox = n.person(entries)
 	if v.Key == "" {
 		v.Key = idempotency.Key(m.id, n.path, journal.Do, 0)
 	}
@@ -147,16 +154,31 @@ func (m *Machine) callView(n *node, log *history.Steps, entries []saga.Entry) Ca
 	default:
 		v.Error = n.forward.failure
 	}
+	v.Undo = m.callUndo(n)
+	return v
+}
+
+// person returns what a step waits for that needs a person, and the id of its inbox entry.
+func (n *node) person(entries []saga.Entry) (what, id string) {
+	for _, e := range entries {
+		if e.Path == n.path {
+			what, id = waitsFor[e.Kind], e.ID.String()
+		}
+	}
+	return what, id
+}
+
+func (m *Machine) callUndo(n *node) CallUndo {
 	switch {
 	case n.compensation.state == done:
-		v.Undo = UndoDone
+		return UndoDone
 	case n.compensation.state == skipped: // by a person
 	case n.compensation.state != ready || m.undoes(n):
-		v.Undo = UndoRunning
+		return UndoRunning
 	case n.forward.state == done && n.canUndo() && m.open() == nil:
-		v.Undo = UndoAvailable
+		return UndoAvailable
 	}
-	return v
+	return UndoNone
 }
 
 // Ask reports how a command to a session stands by the journal so far: pending says that the
@@ -171,6 +193,12 @@ func (m *Machine) Ask(message uuid.UUID, c saga.Command) (path string, pending b
 	case saga.CallAction:
 		path, d, no := m.Call(message, o)
 		return path, d != nil, no
+	case saga.BeginStep:
+		d, no := m.Begin(message, o)
+		return "", d != nil, no
+	case saga.FinishStep:
+		d, no := m.Finish(o)
+		return "", no == nil && d.Kind != "", no
 	case saga.CommitSession:
 		if m.session != nil && m.session.committed {
 			return "", false, nil

@@ -63,7 +63,7 @@ const (
 	evBlock            event = "block"
 	evFail             event = "fail"
 	evInDoubt          event = "in_doubt"
-	evAgain            event = "again"          // a person: retry
+	evAgain            event = "again"          // a person: retry; or an own step may be begun again
 	evResolve          event = "resolve"        // a person: it succeeded, or it is undone
 	evGiveUp           event = "give_up"        // a person: it failed
 	evSkipByPerson     event = "skip_by_person" // a person: skip
@@ -82,6 +82,7 @@ var transitions = map[state]map[event]state{
 	inFlight: {
 		evDone: done, evRetry: backoff, evVerify: checking, evAwaitResolution: awaitingResolution, evAwaitCredentials: awaitingCredentials,
 		evBlock: blocked, evFail: failed, evInDoubt: doubted,
+		evAgain: ready, // an own step, which its agent may begin again
 	},
 	backoff:             {evWoke: ready},
 	sleeping:            {evWoke: woken},
@@ -101,6 +102,7 @@ var transitions = map[state]map[event]state{
 var nextEvent = map[saga.Next]event{
 	saga.NextDone: evDone, saga.NextRetry: evRetry, saga.NextVerify: evVerify, saga.NextAwaitResolution: evAwaitResolution, saga.NextAwaitCredentials: evAwaitCredentials,
 	saga.NextBlock: evBlock, saga.NextFail: evFail, saga.NextInDoubt: evInDoubt,
+	saga.NextBegin:      evAgain,
 	saga.NextConclusive: evDone, saga.NextInconclusive: evFail, // of a status check
 }
 

@@ -29,7 +29,7 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	if possible != 54 {
+	if possible != 55 {
 		t.Errorf("the table has %d transitions; it is reviewed whole when it changes: say the new number here", possible)
 	}
 }

@@ -271,7 +271,7 @@ func StepsOf(m *Machine, log *history.Steps) []StepView {
 	l := &lister{m: m, log: log, list: make([]StepView, 0, len(m.steps))}
 	l.steps(m.def.Steps, "", false)
 	if m.session != nil {
-		for _, n := range m.session.calls {
+		for _, n := range m.session.steps {
 			l.step(n.step, n.path, false)
 		}
 	}

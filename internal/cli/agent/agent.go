@@ -347,6 +347,7 @@ func (r *runner) abort() error {
 		_, err := r.ask(http.MethodPost, "abort", map[string]string{"reason": "the agent aborted the session"})
 		switch code := remote.Code(err); {
 		case err == nil, closed(code):
+			r.detach() // the process has ended, so the abort need not wait for its own steps
 			return r.finish()
 		case code != "superseded":
 			return err

@@ -71,6 +71,13 @@ body: {order: "${input.order}"}
 timeout: 1s
 in_doubt: fail
 ---
+action: drop
+agents: auto
+input: {key: string}
+http: "DELETE http://w/do/own?key=${input.key}"
+timeout: 1s
+retry: {initial: 100ms}
+---
 action: look
 agents: auto
 input: {order: string}
@@ -81,8 +88,8 @@ retry: {initial: 100ms}
 
 // agentPolicies are the policies of the sessions.
 var agentPolicies = []saga.SessionData{
-	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
-	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1"}, MaxCalls: 5, MaxParallel: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
+	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1", "drop@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
+	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxCalls: 5, MaxParallel: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
 }
 
 // agentDefinitions are the definitions of these policies, by name.
@@ -135,23 +142,26 @@ type agent struct {
 	m       *machine.Machine  // as far as the agent has read the journal
 }
 
-// task is a part of an agent's program: calls that it makes at the same time, or the undo of one.
+// task is a part of an agent's program: calls that it makes at the same time, the undo of one, or a
+// step that the agent does itself.
 type task struct {
 	calls []saga.CallAction
 	undo  bool // of the first call of the task before
+	own   *ownTask
 }
 
 // agentProcess is one process of an agent. It may live on, without knowing, when another one has
 // followed it.
 type agentProcess struct {
-	a      *agent
-	number int
-	secret string
-	dead   bool
-	mute   bool      // its heartbeats do not arrive
-	asleep time.Time // it is suspended until then
-	life   int
-	asked  map[string]int // calls that it has made, by identity
+	a       *agent
+	number  int
+	secret  string
+	dead    bool
+	mute    bool      // its heartbeats do not arrive
+	asleep  time.Time // it is suspended until then
+	renewed time.Time // when its lease was renewed
+	life    int
+	asked   map[string]int // calls that it has made, by identity
 }
 
 // open opens a session, under a key, and starts the agent.
@@ -159,7 +169,11 @@ func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
 	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string)}
-	for range 1 + rng.IntN(4) {
+	for i := range 1 + rng.IntN(4) {
+		if rng.IntN(3) == 0 {
+			a.plan = append(a.plan, task{own: newOwnTask(rng, i)})
+			continue
+		}
 		a.plan = append(a.plan, policyTask(rng, policy))
 	}
 	def := s.defs[saga.SessionPrefix+policy.Name]
@@ -184,7 +198,7 @@ func policyTask(rng *rand.Rand, policy *saga.SessionData) (t task) {
 		return t
 	}
 	for range 1 + rng.IntN(3) {
-		name := policy.Actions[rng.IntN(len(policy.Actions))]
+		name := policy.Actions[rng.IntN(len(policy.Actions)-1)] // the last one undoes own steps
 		order := rng.IntN(3)
 		c := saga.CallAction{Action: name[:len(name)-len("@1")], Input: json.RawMessage(fmt.Sprintf(`{"order":"%d"}`, order))}
 		if c.Action == "refund" { // its input has no schema, which would write it in one form
@@ -234,10 +248,12 @@ func hashOf(secret string) string {
 
 // attach attaches until it succeeds, or the session is over for this process.
 func (p *agentProcess) attach(previous string) {
+	from := p.a.s.now
 	p.ask(saga.Command{Do: saga.Attach{Holder: "p" + strconv.Itoa(p.number), Token: hashOf(p.secret), Previous: hashOf(previous)}}, func(_ string, no *machine.Refusal) {
 		switch {
 		case no == nil:
 			life, _, _ := p.a.m.Life()
+			p.renewed = from
 			if first := p.life == 0; first {
 				p.life = life
 				p.beats()
@@ -262,11 +278,16 @@ func (p *agentProcess) beats() {
 		if life, _, _ := p.a.m.Life(); life != p.life {
 			return // it was followed: its calls are refused
 		}
+		if p.a.m.Closed() {
+			return // it may finish an own step until its lease ends
+		}
 		task := p.a.m.LeaseTask()
 		if _, err := s.store.Heartbeat(ctx, task.ID, task.Claimant.Token); errors.Is(err, journal.ErrTaskLost) {
 			p.attach("")
 		} else if err != nil {
 			panic(err)
+		} else {
+			p.renewed = s.now
 		}
 	})
 }
@@ -392,6 +413,10 @@ func (p *agentProcess) run(at int) {
 	}
 	if a.plan[at].undo {
 		p.undo(at)
+		return
+	}
+	if own := a.plan[at].own; own != nil {
+		p.begin(own, func() { p.think(func() { p.run(at + 1) }) })
 		return
 	}
 	open := len(a.plan[at].calls)
@@ -520,6 +545,7 @@ func (s *sim) checkSession(id uuid.UUID, def *saga.Definition, records []journal
 	if def.Session == nil {
 		return
 	}
+	s.checkOwn(id, records)
 	stands := make(map[string][]string)
 	for _, r := range records {
 		if r.Kind != journal.Called {
@@ -527,7 +553,7 @@ func (s *sim) checkSession(id uuid.UUID, def *saga.Definition, records []journal
 		}
 		var d saga.CalledData
 		mustRead(r, &d)
-		if s.liveForward(id, r.Path) {
+		if d.What == saga.ActionCall && s.liveForward(id, r.Path) {
 			stands[d.Identity] = append(stands[d.Identity], r.Path)
 		}
 	}

@@ -79,6 +79,9 @@ func (s *sim) checkTasks(def *saga.Definition, id uuid.UUID, records []journal.R
 			continue
 		}
 		step := def.Step(r.Path)
+		if _, own := step.Body.(saga.Own); own { // no worker does it, and an http action undoes it
+			continue
+		}
 		if r.Way == journal.Undo {
 			step = &step.Compensate.Step
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -217,7 +218,9 @@ func (s *sim) help(h journal.Head) {
 				c = saga.Command{Do: saga.Retry{NewKey: true}, Reason: "fixed"}
 			} else {
 				c = resolve("compensated", nil)
-				if s.liveForward(h.ID, in.Path) {
+				if !slices.Contains(e.Actions, "retry") { // an own step that only a person undoes
+					s.world.undoByHand(idempotency.Key(h.ID, in.Path, journal.Do, 0))
+				} else if s.liveForward(h.ID, in.Path) {
 					c = resolve("retry", nil)
 				}
 			}

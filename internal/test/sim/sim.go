@@ -54,18 +54,19 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // sim is one run.
 type sim struct {
-	rng    *rand.Rand // for timing
-	aside  aside      // for the timing of people and workers
-	dice   dice
-	now    time.Time
-	events events
-	n      int // number of the last event, for a stable order
-	played int // events so far
-	store  *memory.Store
-	world  *theWorld
-	nodes  []*node
-	defs   map[string]*saga.Definition
-	healed bool
+	rng     *rand.Rand // for timing
+	aside   aside      // for the timing of people and workers
+	dice    dice
+	now     time.Time
+	events  events
+	n       int // number of the last event, for a stable order
+	played  int // events so far
+	store   *memory.Store
+	world   *theWorld
+	ownRuns map[string]int // how often agents have done their own steps, by runOf
+	nodes   []*node
+	defs    map[string]*saga.Definition
+	healed  bool
 
 	workers  []*worker
 	shop     shop        // what the simulation knows of tasks
@@ -132,7 +133,7 @@ func play(sc Script, d dice, o Options) Result {
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
-	s.world = newWorld(s, o)
+	s.world, s.ownRuns = newWorld(s, o), make(map[string]int)
 	for i := range nodes {
 		n := newNode(s, o, fmt.Sprint("n", i))
 		n.noted = i == 0 // the sagas of the others are taken over when their leases have ended

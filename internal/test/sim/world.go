@@ -25,7 +25,7 @@ const remembered = 2*time.Second + time.Second + margin
 //
 //	POST /do/<service>           an effect; {"id": …}
 //	DELETE /do/<service>/<id>    undoes it
-//	DELETE /do/<service>?key=K   undoes the effect of K, or prevents it
+//	DELETE /do/<service>?key=K   undoes the effect of K, or prevents it (but see ownService)
 //	GET /status/<service>?key=K  {"count": …, "id": …}
 //	GET /look                    {}
 type theWorld struct {
@@ -192,7 +192,7 @@ func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string
 		return reply(422, `{}`), "" // refused until a person retries it
 	}
 	if key != "" {
-		w.barred[key] = true
+		w.barred[key] = path != ownService
 		if st := w.keys[key]; st != nil {
 			id = st.id
 		}
@@ -204,6 +204,13 @@ func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string
 	}
 	w.keys[own] = &stored{answer: reply(200, `{}`), ready: w.s.now}
 	return w.keys[own].answer, undone
+}
+
+// undoByHand lets a person undo the effect of a key.
+func (w *theWorld) undoByHand(key string) {
+	if st := w.keys[key]; st != nil {
+		w.undone[st.id] = true
+	}
 }
 
 // did returns the effect of a key, and whether it was not undone.
