@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -112,7 +113,7 @@ func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals ma
 }
 
 // expectedNotices lists the notifications that a journal must have, and those that it may have:
-// about entries that were in the inbox between two records.
+// about entries that were in the inbox between two records, and about processes that were gone.
 func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may []uuid.UUID) {
 	if len(records) == 0 {
 		return nil, nil
@@ -128,6 +129,10 @@ func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may
 			for _, e := range m.Inbox() {
 				may = append(may, noticeID(id, "inbox."+e.Kind, e.ID.String()))
 			}
+		}
+		// The process may have come back in the same append.
+		if lease, _, gone := m.Gone(); gone {
+			may = append(may, noticeID(id, "session."+notify.Lost, strconv.Itoa(lease)))
 		}
 		if r.Kind == journal.Outcome {
 			var o saga.OutcomeData
