@@ -15,6 +15,7 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/kinds/ask/relay"
 	"recourse/saga/machine"
 	"recourse/trigger"
 )
@@ -91,6 +92,9 @@ type Config struct {
 	// besides loopback names and IP addresses.
 	Hosts []string
 
+	// Streams connects agents with the responses of models that this node asks for them.
+	Relay *relay.Relay // nil: new ones, that no response arrives on
+
 	EngineStats func() EngineStats     // nil: /metrics and /v1/system omit them
 	OutboxStats func() []OutboxStats   // nil: likewise omitted
 	Collectors  []prometheus.Collector // additional collectors for /metrics
@@ -151,7 +155,7 @@ type server struct {
 	buckets buckets
 	schema  []byte // the JSON Schema of definitions
 	spent   recentCosts
-	asked   askedCalls
+	asked   lifeMemory
 	// sessions are the sessions in memory.
 	sessions sharedSessions
 
@@ -175,6 +179,9 @@ func headAsGet(next http.Handler) http.Handler {
 
 func newServer(cfg Config) *echo.Echo {
 	cfg.Limits.defaults()
+	if cfg.Relay == nil {
+		cfg.Relay = relay.New()
+	}
 	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts(), scraped: scrapers{seen: make(map[string]journal.APIKey)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

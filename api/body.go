@@ -13,6 +13,7 @@ import (
 
 	"recourse/saga"
 	"recourse/saga/dsl"
+	"recourse/saga/kinds/ask"
 )
 
 // presized is the largest Content-Length for which a buffer is allocated before the body arrives. A
@@ -32,6 +33,9 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 	limit := s.cfg.Limits.Body
 	if k.route.document {
 		limit = s.cfg.Limits.Document
+	}
+	if k.route.prompt {
+		limit = ask.MaxContent
 	}
 	var b []byte
 	var err error

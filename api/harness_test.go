@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/egress"
 	"recourse/internal/test/pgserver"
@@ -28,7 +31,11 @@ import (
 	"recourse/journal/sqlite"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/ask"
+	askclient "recourse/saga/kinds/ask/client"
+	"recourse/saga/kinds/ask/relay"
 	httpclient "recourse/saga/kinds/http/client"
+	"recourse/saga/kinds/llm"
 	"recourse/saga/machine"
 )
 
@@ -62,14 +69,17 @@ var contract = sync.OnceValues(func() (*contractRouter, error) {
 
 // fixture is a server with a real engine and store, and the mock services of a world.
 type fixture struct {
-	t     testing.TB
-	store journal.Store
-	world *world.Server
-	eng   *engine.Engine
-	cfg   Config
-	h     http.Handler
-	url   string
-	auth  string // the Authorization header of requests
+	t       testing.TB
+	store   journal.Store
+	world   *world.Server
+	model   *llmstub.Server                // answers at random
+	fault   *atomic.Pointer[llmstub.Fault] // of the model's responses; nil: none
+	eng     *engine.Engine
+	callers map[string]engine.Caller
+	cfg     Config
+	h       http.Handler
+	url     string
+	auth    string // the Authorization header of requests
 }
 
 type setup func(*Config)
@@ -125,10 +135,29 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		t.Fatal(err)
 	}
 	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
-	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
-	x := &fixture{t: t, store: store, world: w, eng: eng}
-	x.cfg = Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
+	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault])}
+	x.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Seed: 1, Fault: func(llmstub.Call) llmstub.Fault {
+		if f := x.fault.Load(); f != nil {
+			return *f
+		}
+		return llmstub.Fault{}
+	}}).Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := llm.Config{
+		Providers: []llm.Provider{{Name: "o", BaseURL: x.model.URL + "/v1", APIKey: modelKey}, {Name: "a", API: llm.AnthropicAPI, BaseURL: x.model.URL, APIKey: modelKey}},
+		Prices:    map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
+	}
+	passed := relay.New()
+	asks := askclient.New(askclient.Config{LLM: models, Egress: egress.Config{Guard: guard}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+		return Content(ctx, store, uuid.FromStringOrNil(session), hash)
+	}})
+	x.callers = map[string]engine.Caller{"http": caller, ask.Kind: asks}
+	cat := catalog.New(store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Vars: vars})
+	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: x.callers, Poll: 20 * time.Millisecond, Drain: time.Second})
+	x.eng = eng
+	x.cfg = Config{Relay: passed, Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
 		Limits: Limits{Poll: 20 * time.Millisecond}}
 	for _, m := range more {
 		m(&x.cfg)
@@ -149,6 +178,10 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 			t.Error(err)
 		}
 		caller.Close()
+		asks.Close()
+		if err := x.model.Close(); err != nil {
+			t.Error(err)
+		}
 		store.Close()
 	})
 	deadline := time.After(time.Minute)
@@ -163,6 +196,9 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	}
 	return x
 }
+
+// modelKey is the provider's API key, which only the server has.
+const modelKey = "sk-canary-77e1"
 
 // answer is a response that was read.
 type answer struct {

@@ -27,9 +27,11 @@ type live struct {
 	records []journal.Record
 	bytes   int // of the records' data
 
-	// For a session, which the requests of its agent share: the attempts in the records, and the
-	// lock, which is held while a request does not wait. See sharedSessions.
+	// For a session, which the requests of its agent share: the attempts and the requests to models
+	// in the records, and the lock, which is held while a request does not wait. See
+	// sharedSessions.
 	log    *history.Steps
+	models *modelIndex
 	shared *sharedSession
 }
 
@@ -82,7 +84,7 @@ func (l *live) take(page []journal.Record) error {
 		if l.log == nil {
 			continue
 		}
-		if err := l.log.Add(&page[i]); err != nil {
+		if err := l.index(&page[i]); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // otherNode runs a second engine on the fixture's store, with an API on top.
 func otherNode(t *testing.T, x *fixture) *fixture {
 	t.Helper()
-	eng := engine.New(engine.Config{Store: x.store, Definitions: x.cfg.Catalog, Poll: 20 * time.Millisecond, Drain: time.Second})
+	eng := engine.New(engine.Config{Store: x.store, Definitions: x.cfg.Catalog, Callers: x.callers, Poll: 20 * time.Millisecond, Drain: time.Second})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()

@@ -182,16 +182,7 @@ func asHTTP(h *echo.HTTPError) *problem {
 // respondError writes an error as a problem, and logs it if the server caused it.
 func (s *server) respondError(err error, c echo.Context) {
 	p := asProblem(err)
-	if p.Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
-		level := slog.LevelError
-		if p.Status == http.StatusServiceUnavailable { // the engine logs the cause
-			level = slog.LevelWarn
-		}
-		if errors.Is(err, saga.ErrStopping) {
-			level = slog.LevelInfo
-		}
-		s.log.Log(c.Request().Context(), level, "request failed", "method", c.Request().Method, "route", c.Path(), "status", p.Status, "error", err)
-	}
+	s.logFailure(c, p.Status, err)
 	h := c.Response().Header()
 	if p.retryAfter > 0 {
 		h.Set(echo.HeaderRetryAfter, strconv.Itoa(p.retryAfter))
@@ -207,6 +198,21 @@ func (s *server) respondError(err error, c echo.Context) {
 	if err != nil {
 		s.log.Debug("could not write the response", "error", err)
 	}
+}
+
+// logFailure logs an error that the server caused.
+func (s *server) logFailure(c echo.Context, status int, err error) {
+	if status < http.StatusInternalServerError || c.Request().Context().Err() != nil {
+		return
+	}
+	level := slog.LevelError
+	if status == http.StatusServiceUnavailable { // the engine logs the cause
+		level = slog.LevelWarn
+	}
+	if errors.Is(err, saga.ErrStopping) {
+		level = slog.LevelInfo
+	}
+	s.log.Log(c.Request().Context(), level, "request failed", "method", c.Request().Method, "route", c.Path(), "status", status, "error", err)
 }
 
 // panicked returns an error for a handler's panic.

@@ -18,6 +18,7 @@ type route struct {
 	keyed        bool // accepts an Idempotency-Key
 	stream       bool // sets its own timeouts
 	document     bool // allows the larger body, Limits.Document
+	prompt       bool // allows a request to a model, ask.MaxContent
 }
 
 // ofSaga is the prefix of the routes of one saga.
@@ -47,7 +48,7 @@ func (s *server) routes() []route {
 			get(path+"/:name/versions/:version", opRead, d.version),
 		}
 	}
-	return slices.Concat(published(s.definitions()), published(s.actions()), s.sessionRoutes(), []route{
+	return slices.Concat(published(s.definitions()), published(s.actions()), s.sessionRoutes(), s.modelRoutes(), []route{
 		get("/", opOpen, s.index),
 		get("/healthz", opOpen, s.healthz),
 		get("/readyz", opOpen, s.readyz),

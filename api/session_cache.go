@@ -1,12 +1,14 @@
 package api
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/journal"
 	"recourse/saga/history"
 )
 
@@ -102,9 +104,9 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	if l.def.Session == nil {
 		return nil, fail("session_not_found", "saga %s is not a session: GET /v1/sagas/%s shows it", id, id).of(id)
 	}
-	l.log, l.shared = new(history.Steps), e
+	l.log, l.models, l.shared = new(history.Steps), newModelIndex(), e
 	for i := range l.records {
-		if err := l.log.Add(&l.records[i]); err != nil {
+		if err := l.index(&l.records[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -118,4 +120,9 @@ func (l *live) admit() error {
 		return nil
 	}
 	return fail("rate_limited", "%d requests of the session wait already, and nothing was done: repeat the request when one of them has ended, or send a shorter `wait`", mostWaiting).of(l.id).after(1)
+}
+
+// index adds a record of a session to what its requests read.
+func (l *live) index(r *journal.Record) error {
+	return errors.Join(l.log.Add(r), l.models.add(r))
 }

@@ -4,10 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
@@ -230,51 +228,4 @@ func (s *server) undoCall(c echo.Context) error {
 		return err
 	}
 	return reply(c, http.StatusAccepted, v)
-}
-
-// mostCounted is how many sessions have their calls counted.
-const mostCounted = 10_000
-
-// askedCalls counts the calls of the last life of each session whose ends it has got, by identity.
-// It is kept in memory: after a restart, or on another node, a call gets the response to an earlier
-// one again, and never has a second effect.
-type askedCalls struct {
-	mu       sync.Mutex
-	sessions map[uuid.UUID]*lifeCalls // guarded by mu
-}
-
-type lifeCalls struct {
-	life  int
-	asked map[string]int
-}
-
-// count returns how many calls with this identity the life has made.
-func (a *askedCalls) count(session uuid.UUID, life int, identity string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if l := a.sessions[session]; l != nil && l.life == life {
-		return l.asked[identity]
-	}
-	return 0
-}
-
-// add counts a call that came after so many others. Two requests at once are one call.
-func (a *askedCalls) add(session uuid.UUID, life int, identity string, before int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l := a.sessions[session]
-	if l == nil || l.life != life {
-		if a.sessions == nil {
-			a.sessions = make(map[uuid.UUID]*lifeCalls)
-		}
-		for other := range a.sessions { // any of them
-			if len(a.sessions) < mostCounted {
-				break
-			}
-			delete(a.sessions, other)
-		}
-		l = &lifeCalls{life: life, asked: make(map[string]int)}
-		a.sessions[session] = l
-	}
-	l.asked[identity] = max(l.asked[identity], before+1)
 }

@@ -23,10 +23,10 @@ func TestSessionRepeatedRequest(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, "")
 	fails := `{"action": "mail", "input": {"order": "A", "text": "x"}, "wait": "0ms"}`
-	if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/mail/send"}, Do: world.Do{Before: world.FaultStatus, Status: 422}}); err != nil {
+	if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/mail/send"}, Do: world.Do{DelayMS: 100, Before: world.FaultStatus, Status: 422}}); err != nil {
 		t.Fatal(err)
 	}
-	a.do("POST", "/calls", fails)
+	a.do("POST", "/calls", fails).want(202)
 	var v machine.CallView
 	a.do("GET", "/calls/mail%5B0%5D?wait=10s", "").want(200).into(&v)
 	if v.Status != machine.CallFailed {

@@ -53,7 +53,12 @@ func bearer(c echo.Context) string {
 
 // tokenOf returns the parts of the request's session token. ok is false if the request has none.
 func tokenOf(c echo.Context) (session uuid.UUID, hash string, ok bool, err error) {
-	rest, ok := strings.CutPrefix(bearer(c), TokenPrefix)
+	return parseToken(bearer(c))
+}
+
+// parseToken returns the parts of a session token. ok is false if the credentials are none.
+func parseToken(credentials string) (session uuid.UUID, hash string, ok bool, err error) {
+	rest, ok := strings.CutPrefix(credentials, TokenPrefix)
 	if !ok {
 		return uuid.Nil, "", false, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -67,6 +68,12 @@ type sessionPart struct {
 	OnLost      onLost   `json:"on_lost"`
 	Life        int      `json:"life"`     // 0: no process has attached
 	Attached    bool     `json:"attached"` // the life goes on
+
+	Models       []string          `json:"models,omitempty"`
+	OnDivergence saga.OnDivergence `json:"on_divergence"`
+	Ignore       []string          `json:"ignore,omitempty"`
+	StreamHold   saga.StreamHold   `json:"stream_hold"`
+	Keep         saga.KeepContents `json:"keep"`
 }
 
 type onLost struct {
@@ -78,7 +85,8 @@ func viewOf(m *machine.Machine) sessionView {
 	p := m.Definition().Session
 	number, _, ongoing := m.Life()
 	return sessionView{m.View(), sessionPart{Name: p.Name, Actions: p.Data.Actions, MaxCalls: p.MaxCalls, MaxParallel: p.MaxParallel,
-		Lease: saga.Duration(p.Lease), OnLost: onLost{saga.Duration(p.LostWait), p.LostThen}, Life: number, Attached: ongoing}}
+		Lease: saga.Duration(p.Lease), OnLost: onLost{saga.Duration(p.LostWait), p.LostThen}, Life: number, Attached: ongoing,
+		Models: p.Data.Models, OnDivergence: p.Data.OnDivergence, Ignore: p.Data.Ignore, StreamHold: p.Data.StreamHold, Keep: p.Data.Keep}}
 }
 
 func (l *live) replySession(c echo.Context, status int) error {
@@ -90,7 +98,7 @@ func (l *live) replySession(c echo.Context, status int) error {
 func (s *server) openSession(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 	defer cancel()
-	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "labels", "timeout", "lease", "on_lost")
+	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "labels", "timeout", "lease", "on_lost", "models", "on_divergence", "ignore", "stream_hold", "keep")
 	if err != nil {
 		return err
 	}
@@ -199,8 +207,48 @@ func (s *server) policy(o *object) *saga.SessionData {
 			o.wrong = append(o.wrong, f)
 		}
 	}
+	modelPolicy(o, d)
 	d.Complete()
 	return d
+}
+
+// Bounds of patterns.
+const (
+	maxIgnored     = 16
+	maxIgnoredSize = 256
+	maxModels      = 100
+)
+
+// modelPolicy reads the parts of a session's policy that concern models.
+func modelPolicy(o *object, d *saga.SessionData) {
+	if o.into("models", &d.Models, `a list of models or patterns, such as ["gpt-5-*"]`) {
+		for i, pattern := range d.Models {
+			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(d.Models) > maxModels {
+				o.bad(fmt.Sprintf("/models/%d", i), "bad_pattern", "models has at most %d names of models, or patterns such as gpt-5-*", maxModels)
+				break
+			}
+		}
+	}
+	if o.into("ignore", &d.Ignore, `a list of patterns, such as ["\\d{4}-\\d\\d-\\d\\d"]`) {
+		for i, pattern := range d.Ignore {
+			if _, err := regexp.Compile(pattern); err != nil || pattern == "" || len(pattern) > maxIgnoredSize || len(d.Ignore) > maxIgnored {
+				o.bad(fmt.Sprintf("/ignore/%d", i), "bad_pattern", "ignore has at most %d patterns (RE2) of at most %d bytes", maxIgnored, maxIgnoredSize)
+				break
+			}
+		}
+	}
+	d.OnDivergence, d.StreamHold, d.Keep = saga.OnDivergence(o.str("on_divergence")), saga.StreamHold(o.str("stream_hold")), saga.KeepContents(o.str("keep"))
+	switch d.OnDivergence {
+	case "", saga.DivergenceGuard, saga.DivergenceStop, saga.DivergenceIgnore:
+	default:
+		o.bad("/on_divergence", "bad_field", "on_divergence is guard (the default: calls that may repeat an effect wait for a person), stop (the request is refused) or ignore")
+	}
+	if d.StreamHold != "" && d.StreamHold != saga.HoldTools && d.StreamHold != saga.HoldAll {
+		o.bad("/stream_hold", "bad_field", "stream_hold is tools (the default: tool calls wait until they are in the journal) or all")
+	}
+	if d.Keep != "" && d.Keep != saga.KeepFull && d.Keep != saga.KeepAnswers {
+		o.bad("/keep", "bad_field", "keep is full (the default) or answers (prompts are not stored)")
+	}
 }
 
 // pinActions replaces each action of a policy by its version. Errors: not_for_agents,
@@ -283,6 +331,7 @@ type attachView struct {
 	Resumed    bool      `json:"resumed"` // there was an earlier life
 	LeaseMS    int64     `json:"lease_ms"`
 	LeaseUntil saga.Time `json:"lease_until"`
+	LLM        baseURLs  `json:"llm"` // the base URLs for the clients of models; their API key is the token
 }
 
 var secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
@@ -329,7 +378,7 @@ func (s *server) attach(c echo.Context) error {
 		return err
 	}
 	number, _, _ := l.m.Life()
-	return reply(c, http.StatusOK, attachView{Life: number, Resumed: number > 1, LeaseMS: task.Lease.Milliseconds(), LeaseUntil: saga.Time{Time: lease.Until}})
+	return reply(c, http.StatusOK, attachView{Life: number, Resumed: number > 1, LeaseMS: task.Lease.Milliseconds(), LeaseUntil: saga.Time{Time: lease.Until}, LLM: baseURLsOf(c)})
 }
 
 // beatView is the response to a heartbeat.
@@ -484,6 +533,9 @@ func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
 			if done {
 				continue
 			}
+		}
+		if err := l.storeContents(ctx, l.id, cmd); err != nil {
+			return "", err
 		}
 		if err := l.s.cfg.Engine.Send(ctx, m); err != nil {
 			return "", sagaError(l.id, err)

@@ -352,6 +352,7 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
+	r.next.Blobs = append(r.next.Blobs, d.Blobs...)
 	l.grow(r, &rec)
 	if rec.Kind == journal.Attached {
 		r.next.Tasks = append(r.next.Tasks, r.m.LeaseTask())

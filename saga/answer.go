@@ -26,6 +26,9 @@ type Answer struct {
 	// Body is the body as JSON: a JSON document as it arrived (compacted), text as a JSON string,
 	// other bytes as {"base64": "…"}, an empty body as nil.
 	Body json.RawMessage
+	// Content is the body as it arrived, for kinds that keep it next to the journal; nil for
+	// others.
+	Content []byte
 	// Code is the error in transport or in reading the body, "" for none: timeout, connection, dns,
 	// tls, egress_denied, secret_missing, url_invalid, request_invalid, body_cut, body_too_large,
 	// body_invalid, redirect, interrupted (the process that sent it died), not_sent.

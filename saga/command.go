@@ -87,6 +87,16 @@ type (
 		Cost       string          `json:"cost,omitempty"`       // "": unknown, so the reservation stays
 		Compensate *OwnUndo        `json:"compensate,omitempty"` // replaces that of the BeginStep
 	}
+	// AskModel asks a language model in a session.
+	AskModel struct {
+		Life     int             `json:"life"`
+		Identity string          `json:"identity"`
+		Input    json.RawMessage `json:"input"`
+		Diverged *Divergence     `json:"diverged,omitempty"`
+		// Blobs are stored with the record. A caller that sends a message stores them before, and
+		// leaves them out.
+		Blobs []journal.Blob `json:"-"`
+	}
 	// CommitSession ends a session's forward work: nothing will be undone.
 	CommitSession struct {
 		Life   int             `json:"life"`
@@ -147,6 +157,7 @@ func (Attach) Verb() string        { return "attach" }
 func (CallAction) Verb() string    { return "call" }
 func (BeginStep) Verb() string     { return "begin" }
 func (FinishStep) Verb() string    { return "finish" }
+func (AskModel) Verb() string      { return "ask" }
 func (CommitSession) Verb() string { return "commit" }
 func (UndoCall) Verb() string      { return "undo" }
 func (Retry) Verb() string         { return "retry" }
@@ -168,6 +179,7 @@ func (Attach) record(*CommandData)        {}
 func (CallAction) record(*CommandData)    {}
 func (BeginStep) record(*CommandData)     {}
 func (FinishStep) record(*CommandData)    {}
+func (AskModel) record(*CommandData)      {}
 func (CommitSession) record(*CommandData) {}
 func (o Retry) record(d *CommandData)     { d.NewKey = o.NewKey }
 func (o Resolve) record(d *CommandData) {
@@ -191,6 +203,7 @@ var operations = map[string]func(doc []byte) (Operation, error){
 	CallAction{}.Verb():    decodeOperation[CallAction],
 	BeginStep{}.Verb():     decodeOperation[BeginStep],
 	FinishStep{}.Verb():    decodeOperation[FinishStep],
+	AskModel{}.Verb():      decodeOperation[AskModel],
 	CommitSession{}.Verb(): decodeOperation[CommitSession],
 	UndoCall{}.Verb():      decodeOperation[UndoCall],
 	Retry{}.Verb():         decodeOperation[Retry],

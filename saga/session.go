@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,43 @@ type SessionData struct {
 	Lease       string   `json:"lease,omitempty"`   // how long a life lasts without a heartbeat
 	OnLost      *OnLost  `json:"on_lost,omitempty"` // nil: the default
 	Timeout     string   `json:"timeout,omitempty"` // of the session; "": none
+
+	Models       []string     `json:"models,omitempty"`        // that the agent may ask; nil: all
+	OnDivergence OnDivergence `json:"on_divergence,omitempty"` // "": DivergenceGuard
+	// Ignore are patterns (RE2) of texts in requests that do not matter when they are compared.
+	Ignore     []string     `json:"ignore,omitempty"`
+	StreamHold StreamHold   `json:"stream_hold,omitempty"` // "": HoldTools
+	Keep       KeepContents `json:"keep,omitempty"`        // "": KeepFull
 }
+
+// OnDivergence says what happens when an agent's process asks a model something else than an
+// earlier one did at the same place.
+type OnDivergence string
+
+// The values of OnDivergence.
+const (
+	DivergenceGuard  OnDivergence = "guard"  // the model is asked; calls that may repeat an effect wait for a person
+	DivergenceStop   OnDivergence = "stop"   // the request is refused
+	DivergenceIgnore OnDivergence = "ignore" // it is recorded only
+)
+
+// StreamHold says which parts of a response wait until it is in the journal.
+type StreamHold string
+
+// The values of StreamHold.
+const (
+	HoldTools StreamHold = "tools" // from the first part of a tool call on, and the end
+	HoldAll   StreamHold = "all"
+)
+
+// KeepContents says which contents of requests are stored.
+type KeepContents string
+
+// The values of KeepContents.
+const (
+	KeepFull    KeepContents = "full"
+	KeepAnswers KeepContents = "answers" // answers, and only the hashes of prompts
+)
 
 // Complete writes the defaults into the policy, so that a session does not change with them.
 func (d *SessionData) Complete() {
@@ -41,6 +78,7 @@ func (d *SessionData) Complete() {
 	}
 	d.MaxCalls, d.MaxParallel = cmp.Or(d.MaxCalls, DefaultMaxCalls), cmp.Or(d.MaxParallel, DefaultMaxParallel)
 	d.Lease = cmp.Or(d.Lease, Duration(DefaultLease))
+	d.OnDivergence, d.StreamHold, d.Keep = cmp.Or(d.OnDivergence, DivergenceGuard), cmp.Or(d.StreamHold, HoldTools), cmp.Or(d.Keep, KeepFull)
 	d.OnLost = &OnLost{Wait: cmp.Or(lost.Wait, Duration(DefaultLostWait)), Then: cmp.Or(lost.Then, HoldSession)}
 }
 
@@ -68,6 +106,7 @@ const (
 	DefaultMaxCalls    = 200
 	DefaultMaxParallel = 8
 	MaxSessionCalls    = 10_000
+	MaxAsks            = 2_000
 )
 
 // Session is the policy of a session: a saga without steps of its own, whose steps are the actions
@@ -81,6 +120,8 @@ type Session struct {
 	LostWait    time.Duration             // how long the session waits for a process when it has none
 	LostThen    LostThen                  // what follows then
 	Name        string
+	Ask         *Step            // that a request to a model becomes; nil: the program has no such kind
+	Ignore      []*regexp.Regexp // see SessionData
 }
 
 // SessionAction is an action that the agent may call.
@@ -153,7 +194,14 @@ type CallKind string
 const (
 	ActionCall CallKind = "call" // an action, which recourse carries out
 	OwnStep    CallKind = "own"  // a step that the agent carries out itself
+	ModelAsk   CallKind = "ask"  // a language model
 )
+
+// Divergence says that an agent's process has asked a model something else than an earlier one.
+type Divergence struct {
+	From    string `json:"from"`              // the earlier request's path
+	Pointer string `json:"pointer,omitempty"` // a JSON pointer (RFC 6901) to the first difference; "": not known
+}
 
 // AttachedData is the data of `attached`: a process of the agent begins a life of the session. It
 // fences the life before. A process whose lease was lost, and that no other process has followed,
@@ -167,18 +215,20 @@ type AttachedData struct {
 
 // CalledData is the data of `called`: it adds a step to the session, or begins another attempt of
 // an own step. The record's path is the step's: refund[0] for a call, with the number of the
-// action's calls before this one, and own.ID for an own step.
+// action's calls before this one, own.ID for an own step, and llm[0] for
+// a request to a model.
 type CalledData struct {
 	Message  string          `json:"message"` // the id of the command
 	Life     int             `json:"life"`
 	What     CallKind        `json:"what"`
 	Action   string          `json:"action,omitempty"`
-	Identity string          `json:"identity"`          // see CallIdentity, ReadIdentity and OwnIdentity
+	Identity string          `json:"identity"`          // what makes two of them the same
 	N        int             `json:"n"`                 // how many there were with this identity before
 	Input    json.RawMessage `json:"input,omitempty"`   // with the defaults of the action's schema
 	Approve  bool            `json:"approve,omitempty"` // a person approves it before it is sent
 	Own      *OwnData        `json:"own,omitempty"`     // of an own step's first attempt
 	Request  string          `json:"request,omitempty"` // the Idempotency-Key of the request that began the attempt
+	Diverged *Divergence     `json:"diverged,omitempty"`
 }
 
 // CommittedData is the data of `committed`: the agent's work is over, and nothing will be undone.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga/expr"
 )
@@ -47,6 +48,12 @@ type Reader interface {
 	Read(r Request, a Answer) Verdict
 	// Records reports whether the whole answer is kept in the journal, in addition to the output.
 	Records() bool
+}
+
+// Keeper is implemented by calls whose answers are stored next to the journal: ask.
+type Keeper interface {
+	// Keep returns what to store with the outcome of a successful answer.
+	Keep(a Answer) []journal.Blob
 }
 
 // Remover is implemented by calls that may undo something by removing it: http.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
@@ -24,6 +26,9 @@ import (
 	"recourse/internal/tracing"
 	"recourse/journal"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/ask"
+	askclient "recourse/saga/kinds/ask/client"
+	"recourse/saga/kinds/ask/relay"
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
@@ -64,6 +69,8 @@ type node struct {
 	engine  *engine.Engine
 	steps   *httpclient.Caller
 	models  *llmclient.Caller
+	asks    *askclient.Caller
+	relay   *relay.Relay
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer // nil: none
@@ -104,6 +111,14 @@ func newNode(o nodeOptions) (*node, error) {
 	now := func() time.Time { return n.engine.Now() } // the store's clock, for dates in Retry-After
 	n.steps = httpclient.New(httpclient.Config{Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now})
 	n.models = llmclient.New(llmclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now})
+	n.relay = relay.New()
+	n.asks = askclient.New(askclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now, Relay: n.relay, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+		id, err := uuid.FromString(session)
+		if err != nil {
+			return nil, err
+		}
+		return api.Content(ctx, o.Store, id, hash)
+	}})
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
 	runner := &runclient.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
@@ -112,7 +127,7 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
-		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, "run": runner},
+		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, ask.Kind: n.asks, "run": runner},
 		Lanes:   o.Lanes, AnswerBytes: o.AnswerBytes, SagaBytes: o.SagaBytes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
@@ -194,6 +209,7 @@ func (n *node) close() {
 	n.flush()
 	n.steps.Close()
 	n.models.Close()
+	n.asks.Close()
 	if n.state == nil {
 		return
 	}

@@ -209,7 +209,7 @@ type siteOptions struct {
 
 // site returns the server of a node's API and web UI.
 func (n *node) site(o siteOptions) *http.Server {
-	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth,
+	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth, Relay: n.relay,
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
 		Collectors: []prometheus.Collector{n.metrics}, Version: o.Version, Done: o.Done, Rates: o.Limits.Rates})
 	server := &http.Server{

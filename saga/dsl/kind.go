@@ -32,6 +32,8 @@ type Kind struct {
 	// Decode compiles a step's own keys into its body. It reports errors through the decoder and
 	// may then return nil.
 	Decode func(d *Decoder) saga.Body
+	// Ask is the step that a session's request to a language model becomes; nil for most kinds.
+	Ask *saga.Step
 }
 
 // Key is one key of a kind.

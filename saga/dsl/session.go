@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,18 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 		Actions: make(map[string]*saga.SessionAction, len(def.Steps)), Name: d.Name, Data: d,
 		MaxCalls: policy.MaxCalls, MaxParallel: policy.MaxParallel, LostThen: policy.OnLost.Then,
 	}
+	for _, k := range o.Kinds {
+		if k.Ask != nil {
+			s.Ask = k.Ask
+		}
+	}
+	for _, pattern := range d.Ignore {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, &Errors{List: []Error{{File: "session", Code: "bad_pattern", Detail: err.Error()}}}
+		}
+		s.Ignore = append(s.Ignore, re)
+	}
 	var wrong error
 	for _, f := range []struct {
 		into *time.Duration
@@ -62,6 +75,12 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 		}
 		def.ByID[a.Name] = st // by which a call's path finds it
 		s.Actions[a.Name] = &saga.SessionAction{Step: st, Undo: undoing(a, st), Agents: a.Agents, Once: a.Once}
+	}
+	if s.Ask != nil {
+		def.ByID[s.Ask.ID] = s.Ask
+		if paid, ok := s.Ask.Body.(Paid); ok && def.Currency == "" {
+			def.Currency = paid.Currency()
+		}
 	}
 	def.Name, def.Session, def.Steps = saga.SessionPrefix+d.Name, s, nil
 	sum := sha256.Sum256(saga.Encode(d))

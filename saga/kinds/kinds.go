@@ -8,6 +8,7 @@ package kinds
 import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/approval"
+	"recourse/saga/kinds/ask"
 	"recourse/saga/kinds/emit"
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
@@ -35,9 +36,11 @@ func All() []dsl.Kind { return With(Options{LLM: llm.Config{Elsewhere: true}}) }
 
 // With returns the kinds with the options.
 func With(o Options) []dsl.Kind {
+	model := llm.Kind(o.LLM)
+	model.Ask = ask.Step(o.LLM)
 	return []dsl.Kind{
 		http.Kind(),
-		llm.Kind(o.LLM),
+		model,
 		task.Kind(),
 		approval.Kind(),
 		signal.Kind(),

@@ -89,6 +89,7 @@ type node struct {
 	awaited  *saga.Awaited
 	approval bool     // of a session's call: a person has to approve it first
 	own      *ownStep // of a step that the agent does itself; nil for others
+	model    bool     // of a session: a request to a model
 }
 
 // block is the state of a block that was entered.

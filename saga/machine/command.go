@@ -54,6 +54,12 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 			d = new(Draft)
 		}
 		return *d, asError(no)
+	case saga.AskModel:
+		_, d, no := m.AskModel(message, o)
+		if d == nil {
+			d = new(Draft)
+		}
+		return *d, asError(no)
 	case saga.BeginStep:
 		d, no := m.Begin(message, o)
 		if d == nil {

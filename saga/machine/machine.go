@@ -143,7 +143,8 @@ type Draft struct {
 	Generation int
 	Key        string
 	Class      journal.Class
-	Data       any // one of the types of package saga whose names end in Data; nil: none
+	Data       any            // one of the types of package saga whose names end in Data; nil: none
+	Blobs      []journal.Blob // content to store with the record
 }
 
 // Append completes a draft to the journal's next record, and applies it. The record's time is at,

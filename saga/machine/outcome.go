@@ -44,7 +44,11 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 	default:
 		class = t.forward()
 	}
-	return Draft{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: t.d}, nil
+	d := Draft{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: t.d}
+	if k, ok := step.Body.(saga.Keeper); ok && class == journal.Succeeded {
+		d.Blobs = k.Keep(a)
+	}
+	return d, nil
 }
 
 // outcomeBuilder builds the outcome of one answer.

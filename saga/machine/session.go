@@ -38,6 +38,7 @@ type session struct {
 	identities map[string][]*node // calls by identity, the oldest first
 	counts     map[string]int     // calls by action
 	undos      []*node            // calls that are being undone while the session continues
+	asks       asks
 	committed  bool
 	output     json.RawMessage
 	waitForIt  []Decision // the WakeAt decision for a process, once it was asked for
@@ -89,12 +90,12 @@ func (m *Machine) decideSession(s *session) (ds []Decision) {
 	}
 	room := s.policy.MaxParallel
 	for _, g := range s.active {
-		if g.cur.forward.state == inFlight && g.cur.own == nil {
+		if g.cur.forward.state == inFlight && g.cur.isCall() {
 			room--
 		}
 	}
 	for _, g := range s.active {
-		if room <= 0 && g.cur.forward.state == ready && !g.cur.approval && g.cur.own == nil {
+		if room <= 0 && g.cur.forward.state == ready && !g.cur.approval && g.cur.isCall() {
 			continue // it would send
 		}
 		if ds = append(ds, m.decideGroup(g)...); decides(ds) {
@@ -434,6 +435,9 @@ func (n *node) calls(action string) (input json.RawMessage, ok bool) {
 	return nil, false
 }
 
+// isCall reports whether the step of a session is the call of an action.
+func (n *node) isCall() bool { return n.own == nil && !n.model }
+
 // noEffect reports whether the call has failed and certainly has no effect.
 func (n *node) noEffect() bool {
 	return n.forward.state.ended() && n.forward.state != done && !n.forward.doubt && n.compensation.state != done
@@ -627,6 +631,8 @@ func (m *Machine) applyCalled(r journal.Record) error {
 		return m.applyCall(r.Path, &d)
 	case saga.OwnStep:
 		return m.applyOwn(r.Path, &d)
+	case saga.ModelAsk:
+		return m.applyAsk(r.Path, &d)
 	}
 	return fmt.Errorf("%w: what %q", saga.ErrUnreadable, d.What)
 }

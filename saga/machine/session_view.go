@@ -94,7 +94,7 @@ func (m *Machine) CallStatus(path string) CallStatus {
 
 // call returns the call with this path; nil if there is none.
 func (m *Machine) call(path string) *node {
-	if n := m.sessionStep(path); n != nil && n.own == nil {
+	if n := m.sessionStep(path); n != nil && n.isCall() {
 		return n
 	}
 	return nil
@@ -199,6 +199,9 @@ func (m *Machine) Ask(message uuid.UUID, c saga.Command) (path string, pending b
 	case saga.FinishStep:
 		d, no := m.Finish(o)
 		return "", no == nil && d.Kind != "", no
+	case saga.AskModel:
+		path, d, no := m.AskModel(message, o)
+		return path, d != nil, no
 	case saga.CommitSession:
 		if m.session != nil && m.session.committed {
 			return "", false, nil

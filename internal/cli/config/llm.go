@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,51 +11,62 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// LLMFlags configure the default provider of language models. The config file may name others for
+// LLMFlags configure the default providers of language models. The config file may name others for
 // some models.
 type LLMFlags struct {
-	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps. Default: OpenAI."`
-	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The provider's API key. Prefer the environment variable."`
+	LLMBaseURL       string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps and agents. Default: OpenAI."`
+	LLMAPIKey        string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The provider's API key. Prefer the environment variable."`
+	AnthropicBaseURL string `name:"anthropic-base-url" env:"ANTHROPIC_BASE_URL" placeholder:"URL" help:"Base URL of the provider with Anthropic's API, for agents. Default: Anthropic."`
+	AnthropicAPIKey  string `name:"anthropic-api-key" env:"ANTHROPIC_API_KEY" placeholder:"KEY" help:"That provider's API key. Prefer the environment variable."`
 }
 
-// Apply adds the flags' provider to those of the config file. It replaces the file's default
-// provider if the flags name its base URL. A key without a base URL is sent only to the base URL
-// that it belongs to.
+// Apply adds the flags' providers to those of the config file. A provider replaces the file's
+// default provider of its API if the flags name its base URL. A key without a base URL is sent only
+// to the base URL that it belongs to.
 func (f LLMFlags) Apply(c llm.Config) (llm.Config, error) {
-	own := llm.Provider{Name: "default", BaseURL: f.LLMBaseURL, APIKey: llm.Secret(f.LLMAPIKey)}
-	if own.BaseURL == "" {
-		own.BaseURL = llm.OpenAI
-	}
-	own.MaxCompletionTokens = own.BaseURL == llm.OpenAI
 	c.Providers = slices.Clone(c.Providers)
-	i := slices.IndexFunc(c.Providers, func(p llm.Provider) bool { return len(p.Models) == 0 })
-	switch {
-	case f == LLMFlags{}:
-	case i < 0:
-		c.Providers = append(c.Providers, own)
-	case f.LLMBaseURL != "":
-		c.Providers[i] = own
-	case c.Providers[i].BaseURL == own.BaseURL && c.Providers[i].APIKey == "":
-		c.Providers[i].APIKey = own.APIKey
-	}
+	add(&c, llm.OpenAIAPI, llm.OpenAI, f.LLMBaseURL, f.LLMAPIKey)
+	add(&c, llm.AnthropicAPI, llm.Anthropic, f.AnthropicBaseURL, f.AnthropicAPIKey)
 	if err := c.Check(); err != nil {
 		return llm.Config{}, cli.Exit(cli.Usage, fmt.Errorf("language models: %w", err))
 	}
 	return c, nil
 }
 
+// add adds the provider of an API that flags configure; "": they do not.
+func add(c *llm.Config, api llm.API, usual, base, key string) {
+	own := llm.Provider{Name: "default", API: api, BaseURL: cmp.Or(base, usual), APIKey: llm.Secret(key)}
+	if api == llm.OpenAIAPI {
+		own.API, own.MaxCompletionTokens = "", own.BaseURL == usual
+	}
+	i := slices.IndexFunc(c.Providers, func(p llm.Provider) bool { return len(p.Models) == 0 && p.API == own.API })
+	switch {
+	case base == "" && key == "":
+	case i < 0:
+		c.Providers = append(c.Providers, own)
+	case base != "":
+		c.Providers[i] = own
+	case c.Providers[i].BaseURL == own.BaseURL && c.Providers[i].APIKey == "":
+		c.Providers[i].APIKey = own.APIKey
+	}
+}
+
 // llmFile is the section llm of a config file.
 type llmFile struct {
 	Providers []struct {
 		Name                string   `yaml:"name"`
+		API                 llm.API  `yaml:"api"`
 		BaseURL             string   `yaml:"base_url"`
 		APIKey              string   `yaml:"api_key"`
 		Models              []string `yaml:"models"`
 		MaxCompletionTokens bool     `yaml:"max_completion_tokens"`
 	} `yaml:"providers"`
 	Prices map[string]struct {
-		Input  string `yaml:"input"`
-		Output string `yaml:"output"`
+		Input       string `yaml:"input"`
+		Output      string `yaml:"output"`
+		CachedInput string `yaml:"cached_input"`
+		CacheWrite  string `yaml:"cache_write"`
+		MaxOutput   int64  `yaml:"max_output"`
 	} `yaml:"prices"`
 	Currency string `yaml:"currency"`
 	PricesAt string `yaml:"prices_at"`
@@ -77,10 +89,13 @@ func readLLM(src []byte) (llm.Config, error) {
 	}
 	c := llm.Config{Currency: doc.Currency, PricesAt: doc.PricesAt, Prices: make(map[string]llm.Price, len(doc.Prices))}
 	for _, p := range doc.Providers {
-		c.Providers = append(c.Providers, llm.Provider{Name: p.Name, BaseURL: p.BaseURL, APIKey: llm.Secret(p.APIKey), Models: p.Models, MaxCompletionTokens: p.MaxCompletionTokens})
+		if p.API == llm.OpenAIAPI {
+			p.API = ""
+		}
+		c.Providers = append(c.Providers, llm.Provider{Name: p.Name, API: p.API, BaseURL: p.BaseURL, APIKey: llm.Secret(p.APIKey), Models: p.Models, MaxCompletionTokens: p.MaxCompletionTokens})
 	}
 	for name, p := range doc.Prices {
-		c.Prices[name] = llm.Price{Input: p.Input, Output: p.Output}
+		c.Prices[name] = llm.Price(p)
 	}
 	return c, c.Check()
 }

@@ -32,7 +32,7 @@ const (
 // Kind describes the kind with a configuration. It panics if [Config.Check] does not accept the
 // configuration.
 func Kind(cfg Config) dsl.Kind {
-	t := newTariff(cfg)
+	t := NewTariff(cfg)
 	return dsl.Kind{
 		Name:   "llm",
 		Output: dsl.Model,
@@ -52,7 +52,7 @@ func Kind(cfg Config) dsl.Kind {
 
 // Body is an llm step: its shape is [saga.Call]. It is immutable.
 type Body struct {
-	*tariff
+	*Tariff
 	model       *expr.Template
 	unpriced    []string
 	prompt      *expr.Template // nil: messages
@@ -94,14 +94,6 @@ func (b *Body) CarriesKey(in, name string) error {
 	return nil
 }
 
-// Currency implements dsl.Paid.
-func (b *Body) Currency() string {
-	if len(b.rates) == 0 {
-		return ""
-	}
-	return b.cfg.currency()
-}
-
 // Unpriced implements dsl.Paid.
 func (b *Body) Unpriced() []string {
 	if b.cfg.Elsewhere {
@@ -110,12 +102,12 @@ func (b *Body) Unpriced() []string {
 	return b.unpriced
 }
 
-func decode(d *dsl.Decoder, t *tariff) saga.Body {
+func decode(d *dsl.Decoder, t *Tariff) saga.Body {
 	own := d.Own()
 	if !d.Known(own, "llm", "model", "prompt", "messages", "system", "schema", "max_tokens", "temperature") && own.Form != dsl.Map {
 		return nil
 	}
-	b, answer := &Body{tariff: t}, expr.Exactly(expr.KindNull)
+	b, answer := &Body{Tariff: t}, expr.Exactly(expr.KindNull)
 	if n := own.Get("model"); n != nil {
 		b.decodeModel(d, n)
 	} else {

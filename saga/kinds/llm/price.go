@@ -9,30 +9,80 @@ import (
 	"recourse/saga"
 )
 
-// tariff is the configuration with parsed prices.
-type tariff struct {
+// Tariff is the configuration with parsed prices.
+type Tariff struct {
 	cfg   Config
 	rates map[string]rate
 }
 
-func newTariff(cfg Config) *tariff {
+// NewTariff panics if [Config.Check] does not accept the configuration.
+func NewTariff(cfg Config) *Tariff {
 	if err := cfg.Check(); err != nil {
 		panic("llm: " + err.Error())
 	}
-	t := &tariff{cfg: cfg, rates: make(map[string]rate, len(cfg.Prices))}
+	t := &Tariff{cfg: cfg, rates: make(map[string]rate, len(cfg.Prices))}
 	for name, p := range cfg.Prices { // any order
 		t.rates[name], _ = newRate(p, cfg.currency()) // checked
 	}
 	return t
 }
 
-func (t *tariff) hasPrice(model string) bool {
+func (t *Tariff) hasPrice(model string) bool {
 	_, ok := t.rates[model]
 	return ok
 }
 
+// Currency returns the currency of the prices; "" if there are none.
+func (t *Tariff) Currency() string {
+	if len(t.rates) == 0 {
+		return ""
+	}
+	return t.cfg.currency()
+}
+
+// Tokens are the tokens of one request.
+type Tokens struct {
+	Input  int64 `json:"input"`            // all of them, also those of the cache
+	Output int64 `json:"output"`           // with those of reasoning
+	Cached int64 `json:"cached,omitempty"` // the part of Input that was read from the provider's cache
+	Stored int64 `json:"stored,omitempty"` // the part of Input that was written to it
+}
+
+// Cost returns the cost of tokens; zero for a model without a price. ok is false if the price of
+// one of their parts is unknown.
+func (t *Tariff) Cost(model string, n Tokens) (_ retry.Money, ok bool) {
+	r, known := t.rates[model]
+	if !known {
+		return retry.Money{}, true
+	}
+	cost := millionth(r.input, n.Input-n.Cached-n.Stored).Add(millionth(r.cached, n.Cached)).Add(millionth(r.output, n.Output))
+	switch {
+	case n.Stored == 0:
+		return cost, true
+	case r.write == nil:
+		return retry.Money{}, false
+	}
+	return cost.Add(millionth(*r.write, n.Stored)), true
+}
+
+// MaxOutput returns the most tokens of a response of the model; 0 if that is unknown.
+func (t *Tariff) MaxOutput(model string) int64 { return t.rates[model].maxOutput }
+
+// MaxInput returns the highest cost of input tokens: all of them may be written to the cache.
+func (t *Tariff) MaxInput(model string, tokens int64) retry.Money {
+	r := t.rates[model]
+	most := r.input
+	if r.write != nil && r.write.Cmp(most) > 0 {
+		most = *r.write
+	}
+	if most == (retry.Money{}) {
+		return most
+	}
+	return millionth(most, tokens)
+}
+
 // cost returns the cost of tokens; zero for a model without a price.
-func (t *tariff) cost(model string, input, output int64) retry.Money {
+func (t *Tariff) cost(model string, input, output int64) retry.Money {
 	r, ok := t.rates[model]
 	if !ok {
 		return retry.Money{}

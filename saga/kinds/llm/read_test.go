@@ -191,7 +191,7 @@ func asked(t *testing.T, b *Body, r saga.Request) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := b.cfg.provider(c.Model)
+	p := b.cfg.Provider(OpenAIAPI, c.Model)
 	if r.URL != p.base()+path || p.MaxCompletionTokens != (c.MaxCompletionTokens > 0) || c.limit() != DefaultMaxTokens {
 		t.Errorf("%s asks %s for %d, %d tokens", c.Model, r.URL, c.MaxTokens, c.MaxCompletionTokens)
 	}

@@ -78,7 +78,7 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 
 // address returns the request for a completion, to the provider that serves the model.
 func (b *Body) address(c completion, at course) (saga.Request, error) {
-	p := b.cfg.provider(c.Model)
+	p := b.cfg.Provider(OpenAIAPI, c.Model)
 	if p == nil {
 		return saga.Request{}, unsendable("no provider is configured for the model %q", c.Model)
 	}
@@ -86,7 +86,7 @@ func (b *Body) address(c completion, at course) (saga.Request, error) {
 	if p.MaxCompletionTokens {
 		c.MaxTokens, c.MaxCompletionTokens = 0, c.MaxTokens
 	}
-	r := saga.Request{Method: "POST", URL: p.base() + path, Body: seal(encode(c)),
+	r := saga.Request{Method: "POST", URL: p.At(path), Body: seal(encode(c)),
 		Headers: map[string]string{"Accept": "text/event-stream", "Content-Type": "application/json"}}
 	if len(at.Next) > 0 || at.Repaired {
 		r.Headers[courseHeader] = string(encode(at))

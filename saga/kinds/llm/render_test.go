@@ -111,7 +111,7 @@ func TestDearest(t *testing.T) {
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	newTariff(cfg).cost("a", maxUsage, maxUsage) // does not panic
+	NewTariff(cfg).cost("a", maxUsage, maxUsage) // does not panic
 }
 
 func TestCheck(t *testing.T) {
@@ -163,7 +163,7 @@ func TestProviders(t *testing.T) {
 		{Name: "gpt", Models: []string{"gpt-", "o"}}, {Name: "rest"}, {Name: "mini", Models: []string{"gpt-5-mini"}},
 	}}
 	for model, want := range map[string]string{"gpt-5": "gpt", "gpt-5-mini": "mini", "o3": "gpt", "claude": "rest"} {
-		if p := cfg.provider(model); p == nil || p.Name != want {
+		if p := cfg.Provider(OpenAIAPI, model); p == nil || p.Name != want {
 			t.Errorf("%s goes to %v, want %s", model, p, want)
 		}
 	}

@@ -1,0 +1,438 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+	"recourse/saga/kinds/ask"
+	"recourse/saga/kinds/llm"
+)
+
+// modelRoutes lists the routes that take the place of the providers of language models. Their
+// errors have the form of the provider's.
+func (s *server) modelRoutes() []route {
+	var list []route
+	for _, r := range ask.Routes() {
+		served := route{method: r.Method, path: basePath(r.API) + r.Path, op: opOpen, stream: true, prompt: true,
+			handler: s.asProvider(r.API, func(c echo.Context) error { return s.askModel(c, r) })}
+		list = append(list, served)
+		// Some clients of Anthropic expect the version in the base URL that the environment gives.
+		if path, ok := strings.CutPrefix(r.Path, "/v1"); ok {
+			served.path = basePath(r.API) + path
+			list = append(list, served)
+		}
+	}
+	for _, api := range []llm.API{llm.OpenAIAPI, llm.AnthropicAPI} {
+		elsewhere := s.asProvider(api, func(c echo.Context) error {
+			return fail("not_journaled", "recourse journals %s: send other requests to the provider itself", strings.Join(journaledPaths(api), ", "))
+		})
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			list = append(list, route{method: method, path: basePath(api) + "/*", op: opOpen, handler: elsewhere})
+		}
+	}
+	return list
+}
+
+func journaledPaths(api llm.API) (paths []string) {
+	for _, r := range ask.Routes() {
+		if r.API == api {
+			paths = append(paths, r.Path[1:])
+		}
+	}
+	return paths
+}
+
+// basePath is the path of an API's base URL, to which client packages add the rest.
+func basePath(api llm.API) string {
+	if api == llm.AnthropicAPI {
+		return "/llm/anthropic"
+	}
+	return "/llm/openai/v1"
+}
+
+// baseURLs are the base URLs for an agent's clients.
+type baseURLs struct {
+	OpenAI    string `json:"openai"`
+	Anthropic string `json:"anthropic"`
+}
+
+func baseURLsOf(c echo.Context) baseURLs {
+	at := c.Scheme() + "://" + c.Request().Host
+	return baseURLs{at + basePath(llm.OpenAIAPI), at + basePath(llm.AnthropicAPI)}
+}
+
+// asProvider responds with errors in the form of a provider. The header x-should-retry says whether
+// the client packages of the providers send the request again.
+func (s *server) asProvider(api llm.API, h echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := h(c)
+		if err == nil || c.Response().Committed || c.Request().Context().Err() != nil {
+			return err
+		}
+		p := asProblem(err)
+		if p.Status != http.StatusBadGateway { // that is the provider's failure, and in the journal
+			s.logFailure(c, p.Status, err)
+		}
+		name := strings.TrimPrefix(p.Type, problemType)
+		if p.Status == http.StatusConflict {
+			p.Status, name = http.StatusForbidden, "not_running"
+		}
+		again := p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || p.Status == http.StatusBadGateway
+		h := c.Response().Header()
+		h.Set("X-Should-Retry", strconv.FormatBool(again))
+		if p.Status == http.StatusUnauthorized {
+			h.Set(echo.HeaderWWWAuthenticate, "Bearer")
+		}
+		if p.retryAfter > 0 {
+			h.Set("Retry-After", strconv.Itoa(p.retryAfter))
+		}
+		return reply(c, p.Status, providerError(api, p.Status, name, p.Error()))
+	}
+}
+
+// providerError returns an error as the provider writes it, with the code as an addition to
+// Anthropic's.
+func providerError(api llm.API, status int, name, message string) any {
+	kind := "invalid_request_error"
+	switch status {
+	case http.StatusUnauthorized:
+		kind = "authentication_error"
+	case http.StatusForbidden:
+		kind = "permission_error"
+	case http.StatusNotFound:
+		kind = "not_found_error"
+	case http.StatusPaymentRequired:
+		kind = "billing_error"
+	case http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusInternalServerError:
+		kind = "api_error"
+	}
+	type inner struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+		Code    string `json:"code"`
+	}
+	if api == llm.AnthropicAPI {
+		return struct {
+			Type  string `json:"type"`
+			Error inner  `json:"error"`
+		}{"error", inner{kind, message, name}}
+	}
+	return struct {
+		Error inner `json:"error"`
+	}{inner{kind, message, name}}
+}
+
+// modelLife returns the life whose token a request to a provider has as its API key.
+func (s *server) modelLife(c echo.Context) (*life, error) {
+	key := bearer(c)
+	if key == "" {
+		key = c.Request().Header.Get("X-Api-Key")
+	}
+	id, hash, ok, err := parseToken(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, s.refuseKey(c.(*call))
+	}
+	l, err := s.session(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return l.life(c.Request().Context(), hash)
+}
+
+// askModel serves a request to a model: with the recorded answer to the same request of an earlier
+// life, or with that of the provider.
+func (s *server) askModel(c echo.Context, r ask.Route) error {
+	l, err := s.modelLife(c)
+	if err != nil {
+		return err
+	}
+	if l.m.Closed() {
+		return fail("not_running", "the session is committed, is being undone, or has ended: open another one").of(l.id)
+	}
+	var body []byte
+	if r.Method != http.MethodGet {
+		if body, err = s.body(c); err != nil {
+			return err
+		}
+	}
+	rules := l.rules()
+	p, err := ask.Parse(r, body, c.Request().Header.Get("X-Recourse-Lane"), forwardedHeaders(c), rules)
+	if err != nil {
+		return refusedPrompt(err).of(l.id)
+	}
+	if err := l.mayAsk(p); err != nil {
+		return err
+	}
+	if err := l.admit(); err != nil {
+		return err
+	}
+	retries, _ := strconv.Atoi(c.Request().Header.Get("X-Stainless-Retry-Count")) // anything else is a first request
+	a, replayed := l.recorded(p, retries > 0), true
+	if a == nil {
+		defer s.cfg.Relay.Offer(p.Body, body)()
+		if a, err = l.newAsk(c, p, rules); err != nil {
+			return err
+		}
+		replayed = false
+	}
+	l.use(a, askServed)
+	err = l.passAnswer(c, a, replayed && a.ended)
+	if err != nil && c.Request().Context().Err() != nil {
+		l.use(a, askLeft)
+	}
+	return err
+}
+
+// rules returns the rules of the session's policy.
+func (l *live) rules() ask.Rules {
+	p := l.def.Session
+	return ask.Rules{Ignore: p.Ignore, Hold: p.Data.StreamHold == saga.HoldAll}
+}
+
+// forwardedHeaders returns the headers that the provider gets, too; nil for none.
+func forwardedHeaders(c echo.Context) (list map[string]string) {
+	for _, name := range ask.Forwarded() {
+		if value := c.Request().Header.Get(name); value != "" && !hasControl(value) {
+			if list == nil {
+				list = make(map[string]string)
+			}
+			list[name] = value
+		}
+	}
+	return list
+}
+
+// refusedPrompt returns the problem of a request that cannot be asked.
+func refusedPrompt(err error) *problem {
+	name := code("bad_input")
+	switch {
+	case errors.Is(err, ask.ErrBackground):
+		name = "background"
+	case errors.Is(err, ask.ErrForeignTool):
+		name = "foreign_tool"
+	case errors.Is(err, ask.ErrConversation):
+		name = "foreign_state"
+	}
+	return fail(name, "%s", err)
+}
+
+// mayAsk returns a problem if the session's policy does not allow the request.
+func (l *life) mayAsk(p *ask.Prompt) error {
+	policy := l.def.Session
+	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !allowsModel(models, p.Model) {
+		return fail("model_not_allowed", "the session may ask %s, not %.100q", strings.Join(models, ", "), p.Model).of(l.id)
+	}
+	if p.Previous != "" && !l.models.responses[p.Previous] {
+		return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
+	}
+	if body, ok := policy.Ask.Body.(*ask.Body); ok && !body.Limited(&p.Question) {
+		if view := l.m.View(); view.Cost.Budget != "" || view.Cost.Tokens.Budget > 0 {
+			return fail("max_tokens_missing", "the session has a budget, and the cost of the response has no limit: set its most tokens (max_tokens, max_completion_tokens or max_output_tokens), or max_output in the server's prices").of(l.id)
+		}
+	}
+	return nil
+}
+
+// allowsModel reports whether a pattern of a list matches the name of a model.
+func allowsModel(patterns []string, model string) bool {
+	for _, pattern := range patterns {
+		if ok, err := path.Match(pattern, model); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// recorded returns the recorded request whose answer p gets; nil: there is none.
+func (l *life) recorded(p *ask.Prompt, again bool) (found *recordedAsk) {
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = l.models.answers(p.Identity, r.asks, again) })
+	return found
+}
+
+// use remembers what has become of a recorded request in this life.
+func (l *life) use(a *recordedAsk, use useOfAsk) {
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { r.asks[a.path] = use })
+}
+
+// newAsk records a request, which is then sent. Errors: budget_exhausted, limit, diverged,
+// superseded.
+func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*recordedAsk, error) {
+	diverged, err := l.divergence(c.Request().Context(), p, rules)
+	if err != nil {
+		return nil, err
+	}
+	cmd := saga.AskModel{Life: l.number, Identity: p.Identity, Diverged: diverged}
+	if l.def.Session.Data.Keep != saga.KeepAnswers {
+		cmd.Blobs = p.Keep(func(chain string) string { return l.models.nodes[chain] })
+	}
+	cmd.Input = saga.Encode(p.Question)
+	at, err := l.ask(c, saga.Command{Do: cmd})
+	if err != nil {
+		return nil, err
+	}
+	return l.models.all[at], nil
+}
+
+// divergence returns how a new request differs from one of an earlier life at the same place; nil:
+// it does not. Error: diverged, if the session's policy is to stop then.
+func (l *life) divergence(ctx context.Context, p *ask.Prompt, rules ask.Rules) (*saga.Divergence, error) {
+	var from *recordedAsk
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { from = l.models.diverges(p, l.number, r.asks) })
+	if from == nil {
+		return nil, nil
+	}
+	d := &saga.Divergence{From: from.path}
+	body, err := from.question.Assemble(func(hash string) ([]byte, error) { return l.content(ctx, hash) })
+	switch {
+	case err == nil:
+		d.Pointer = p.Pointer(body, rules)
+	case !errors.Is(err, ask.ErrErased):
+		return nil, err
+	}
+	if l.def.Session.Data.OnDivergence == saga.DivergenceStop {
+		return nil, fail("diverged", "this request differs from %s of an earlier process of the agent at %q, and the session's policy is to stop then: make the request the same, or list what may differ in `ignore`", d.From, d.Pointer).of(l.id)
+	}
+	return d, nil
+}
+
+// mostAsk is the longest time that an agent waits for an answer.
+const mostAsk = time.Hour
+
+// passAnswer responds with the answer to a recorded request: with the parts that may leave while it
+// arrives, and with the rest when it is in the journal.
+func (l *life) passAnswer(c echo.Context, a *recordedAsk, replayed bool) error {
+	ctx := c.Request().Context()
+	h := c.Response().Header()
+	h.Set("X-Recourse-Step", a.path)
+	if replayed {
+		h.Set("X-Recourse-Replayed", "true")
+	}
+	sent := 0
+	if !a.ended {
+		var err error
+		if sent, err = l.passOn(c, a); err != nil {
+			return err
+		}
+	}
+	if a.output == nil {
+		if sent > 0 {
+			panic(http.ErrAbortHandler) // the client sees a broken response, as from the provider
+		}
+		return l.passFailure(c, a)
+	}
+	content, err := l.content(ctx, a.output.Answer)
+	if errors.Is(err, ask.ErrErased) {
+		return fail("not_running", "the content of this answer was erased").of(l.id)
+	} else if err != nil {
+		return err
+	}
+	if sent == 0 {
+		h.Set(echo.HeaderContentType, a.output.Type)
+		c.Response().WriteHeader(http.StatusOK)
+	}
+	_, err = c.Response().Write(content[min(sent, len(content)):])
+	return err
+}
+
+// passOn passes on the parts of a response that may leave, until the journal has its end. It
+// returns how many bytes the agent has.
+func (l *life) passOn(c echo.Context, a *recordedAsk) (sent int, err error) {
+	ctx, stop := context.WithCancel(c.Request().Context())
+	streams := l.s.cfg.Relay
+	stream := streams.Join(a.key)
+	defer streams.Leave(a.key, stream)
+	passed := make(chan error)
+	go func() {
+		var failed error
+		defer func() { passed <- failed }()
+		for {
+			part, kind, ok := stream.Next(ctx, sent)
+			if !ok || failed != nil {
+				return
+			}
+			if sent == 0 {
+				c.Response().Header().Set(echo.HeaderContentType, kind)
+				c.Response().WriteHeader(http.StatusOK)
+			}
+			if _, failed = c.Response().Write(part); failed != nil {
+				return
+			}
+			c.Response().Flush()
+			sent += len(part)
+		}
+	}()
+	done, err := l.await(c.Request().Context(), mostAsk, func() bool { return a.ended || l.ended() })
+	stop()
+	if failed := <-passed; err == nil {
+		err = failed
+	}
+	if err == nil && !done {
+		err = fail("unavailable", "the server stops, or the response takes too long: send the same request again").of(l.id).after(1)
+	}
+	if err != nil && sent > 0 {
+		panic(http.ErrAbortHandler)
+	}
+	return sent, err
+}
+
+// passFailure responds with the error of a request that has no answer: that of the provider, as it
+// came.
+func (l *life) passFailure(c echo.Context, a *recordedAsk) error {
+	var result struct {
+		Headers map[string]string
+		Body    json.RawMessage
+	}
+	d := a.failure
+	if d == nil || d.Error == nil {
+		return fail("not_running", "the request was not sent: the session is being undone, or has ended").of(l.id)
+	}
+	if d.Error.Code == "budget_exhausted" {
+		return fail("budget_exhausted", "%s", d.Error.Error()).of(l.id)
+	}
+	if d.StatusCode < 400 || json.Unmarshal(d.Result, &result) != nil {
+		return fail("provider_failed", "%s: the client may send the request again", d.Error.Error()).of(l.id)
+	}
+	h := c.Response().Header()
+	for _, name := range []string{"retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"} {
+		if value := result.Headers[name]; value != "" {
+			h.Set(name, value)
+		}
+	}
+	if h.Get("X-Should-Retry") == "" {
+		h.Set("X-Should-Retry", strconv.FormatBool(d.StatusCode >= 500 || d.StatusCode == http.StatusTooManyRequests || d.StatusCode == http.StatusRequestTimeout || d.StatusCode == http.StatusConflict))
+	}
+	kind, body := echo.MIMEApplicationJSON, []byte(result.Body)
+	var text string
+	if json.Unmarshal(result.Body, &text) == nil {
+		kind, body = result.Headers["content-type"], []byte(text)
+	}
+	return c.Blob(d.StatusCode, kind, body)
+}
+
+// storeContents stores the contents of a command that is sent as a message.
+func (l *live) storeContents(ctx context.Context, id uuid.UUID, cmd saga.Command) error {
+	o, ok := cmd.Do.(saga.AskModel)
+	if !ok || len(o.Blobs) == 0 {
+		return nil
+	}
+	if err := l.s.cfg.Store.PutBlobs(ctx, id, o.Blobs); err != nil {
+		return fmt.Errorf("contents of a request: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,441 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/llmstub"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/history"
+)
+
+// ask sends a request to a model with the agent's token.
+func (a *agent) ask(path, body string, more ...header) *answer {
+	a.x.t.Helper()
+	method := "POST"
+	if body == "" {
+		method = "GET"
+	}
+	return a.x.do(method, path, body, append(more, header{"Authorization", "Bearer " + a.token()}, anthropicVersion)...)
+}
+
+var anthropicVersion = header{"Anthropic-Version", "2023-06-01"}
+
+func (a *agent) token() string { return Token(uuid.FromStringOrNil(a.id), a.secret) }
+
+// next lets the next process of the agent attach.
+func (a *agent) next() {
+	a.x.t.Helper()
+	former := a.secret
+	a.secret = NewSecret()
+	a.attach(former).want(200)
+}
+
+const ticket = `"Trip: {\"trips\": [{\"trip\": \"t1\", \"to\": \"Rome\"}]}"`
+
+// modelRequests are the same question in the form of each route.
+var modelRequests = []struct{ name, path, body, call string }{ // call: how a tool call looks
+	{"chat", "/llm/openai/v1/chat/completions", `{"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": ` + ticket + `}], "tools": [{"type": "function", "function": {"name": "book_flight", "parameters": {"type": "object", "properties": {"trip": {"type": "string"}}}}}]%s}`, `"tool_calls":[{`},
+	{"responses", "/llm/openai/v1/responses", `{"model": "m", "max_output_tokens": 300, "input": [{"role": "user", "content": ` + ticket + `}], "tools": [{"type": "function", "name": "book_flight", "parameters": {"type": "object", "properties": {"trip": {"type": "string"}}}}]%s}`, `"function_call"`},
+	{"messages", "/llm/anthropic/v1/messages", `{"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": ` + ticket + `}], "tools": [{"name": "book_flight", "input_schema": {"type": "object", "properties": {"trip": {"type": "string"}}}}]%s}`, `"tool_use"`},
+	{"embeddings", "/llm/openai/v1/embeddings", `{"model": "m", "input": "text"%s}`, ""},
+	{"count", "/llm/anthropic/v1/messages/count_tokens", `{"model": "m", "messages": [{"role": "user", "content": "text"}]%s}`, ""},
+}
+
+// TestModelJournal: the model answers at random, and each request of a later life gets the bytes
+// that an earlier one has got. The second of two equal requests gets another answer.
+func TestModelJournal(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, "")
+		type pair struct{ first, second []byte }
+		got := make(map[string]pair)
+		requests := func(do func(name, path, body string)) {
+			for _, r := range modelRequests {
+				do(r.name, r.path, fmt.Sprintf(r.body, ""))
+				if r.name != "embeddings" && r.name != "count" {
+					do(r.name+" streamed", r.path, fmt.Sprintf(r.body, `, "stream": true`))
+				}
+			}
+		}
+		requests(func(name, path, body string) {
+			one, two := a.ask(path, body).want(200), a.ask(path, body).want(200)
+			if got[name] = (pair{one.Body, two.Body}); name != "embeddings" && name != "count" && bytes.Equal(one.Body, two.Body) {
+				t.Errorf("%s: the same request again gets the same answer in one life: %s", name, one.Body)
+			}
+			if one.Header.Get("X-Recourse-Replayed") != "" || !strings.HasPrefix(one.Header.Get("X-Recourse-Step"), "llm[") {
+				t.Errorf("%s: headers %v", name, one.Header)
+			}
+			if stream := strings.Contains(body, `"stream"`); stream != strings.HasPrefix(one.Header.Get("Content-Type"), "text/event-stream") {
+				t.Errorf("%s: Content-Type %s", name, one.Header.Get("Content-Type"))
+			}
+		})
+		billed := len(x.model.Bills())
+		a.next()
+		requests(func(name, path, body string) {
+			for i, want := range [][]byte{got[name].first, got[name].second} {
+				// Members in another order, and the user's name, do not make another request.
+				r := a.ask(path, reordered(body)).want(200)
+				if !bytes.Equal(r.Body, want) || r.Header.Get("X-Recourse-Replayed") != "true" {
+					t.Errorf("%s %d, replayed %q:\n%s\nwant\n%s", name, i, r.Header.Get("X-Recourse-Replayed"), r.Body, want)
+				}
+			}
+		})
+		if n := len(x.model.Bills()); n != billed {
+			t.Errorf("%d more requests were billed in the second life", n-billed)
+		}
+		v := a.do("GET", "", "").want(200)
+		if strings.Contains(string(v.Body), modelKey) {
+			t.Error("the provider's key is shown")
+		}
+		a.do("POST", "/commit", "").want(200)
+		a.ask(modelRequests[0].path, fmt.Sprintf(modelRequests[0].body, "")).want(403)
+	})
+}
+
+// reordered writes a request with its model last, and with a user.
+func reordered(body string) string {
+	rest := strings.TrimPrefix(body, `{"model": "m", `)
+	return `{"user": "ann",  ` + strings.TrimSuffix(rest, "}") + `, "model": "m"}`
+}
+
+// TestModelStream: text passes at once; from the first part of a tool call on, nothing leaves
+// before the outcome is in the journal.
+func TestModelStream(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	x.fault.Store(&llmstub.Fault{Pace: 30 * time.Millisecond})
+	for _, r := range modelRequests[:3] {
+		outcome := func() bool {
+			records, err := x.store.Records(t.Context(), uuid.FromStringOrNil(a.id), 0, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := records[len(records)-1]
+			return last.Kind == journal.Outcome
+		}
+		text := strings.Replace(strings.Replace(fmt.Sprintf(r.body, `, "stream": true`), ticket, `"Say something longer than that, please, in many words, and more"`, 1), `"m"`, `"n"`, 1)
+		first, early := a.streamed(t, r.path, text, outcome)
+		if early == 0 {
+			t.Errorf("%s: no part of a text left before the outcome: %s", r.name, first)
+		}
+		calls, early := a.streamed(t, r.path, fmt.Sprintf(r.body, `, "stream": true`), outcome)
+		at := strings.Index(calls, r.call)
+		if at < 0 {
+			t.Fatalf("%s: no tool call: %s", r.name, calls)
+		}
+		if early > at {
+			t.Errorf("%s: %d bytes left before the outcome, and the tool call begins at %d: %s", r.name, early, at, calls)
+		}
+	}
+}
+
+// streamed returns a streamed answer, and how many of its bytes came before outcome was true.
+func (a *agent) streamed(t *testing.T, path, body string, outcome func() bool) (text string, early int) {
+	t.Helper()
+	text, early, err := a.streamOf(t, path, body, outcome)
+	if err != nil {
+		t.Fatalf("%v after %s", err, text)
+	}
+	return text, early
+}
+
+// streamOf is streamed, and returns the error with which the response breaks.
+func (a *agent) streamOf(t *testing.T, path, body string, outcome func() bool) (text string, early int, _ error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", a.x.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+a.token())
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(anthropicVersion.name, anthropicVersion.value)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", 0, errors.New(resp.Status)
+	}
+	in := bufio.NewReader(resp.Body)
+	var all strings.Builder
+	for {
+		line, err := in.ReadString('\n')
+		all.WriteString(line)
+		if !outcome() {
+			early = all.Len()
+		}
+		if err == io.EOF {
+			return all.String(), early, nil
+		}
+		if err != nil {
+			return all.String(), early, err
+		}
+	}
+}
+
+// providerCode returns the code of an error in the form of either provider.
+func (a *answer) providerCode() string {
+	var doc struct {
+		Type  string
+		Error struct{ Type, Message, Code string }
+	}
+	a.into(&doc)
+	if doc.Error.Message == "" || doc.Error.Type == "" {
+		a.t.Errorf("not an error of a provider: %s", a.Body)
+	}
+	return doc.Error.Code
+}
+
+// TestModelClientLeaves: a client that leaves does not cancel what is paid. The next life gets the
+// answer that its request has brought, also while it still arrives.
+func TestModelClientLeaves(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, "")
+		x.fault.Store(&llmstub.Fault{Delay: 200 * time.Millisecond, Pace: 60 * time.Millisecond})
+		for _, stream := range []string{"", `, "stream": true`} {
+			before := len(x.model.Bills())
+			body := fmt.Sprintf(modelRequests[0].body, stream+fmt.Sprintf(`, "seed": %d`, before))
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, "POST", x.url+modelRequests[0].path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+a.token())
+			req.Header.Set("Content-Type", "application/json")
+			gone := make(chan error, 1)
+			go func() {
+				resp, err := http.DefaultClient.Do(req)
+				if err == nil {
+					_, err = io.ReadAll(resp.Body)
+					resp.Body.Close()
+				}
+				gone <- err
+			}()
+			for asked := false; !asked; <-time.After(time.Millisecond) {
+				records, err := x.store.Records(t.Context(), uuid.FromStringOrNil(a.id), 0, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked = records[len(records)-1].Kind == journal.Intent
+			}
+			leave()
+			if err := <-gone; err == nil {
+				t.Fatal("the client has got its answer")
+			}
+			a.next()
+			joined := a.ask(modelRequests[0].path, body).want(200)
+			a.next()
+			again := a.ask(modelRequests[0].path, body).want(200)
+			if !bytes.Equal(joined.Body, again.Body) || !strings.Contains(string(joined.Body), "book_flight") {
+				t.Errorf("answers %q and %q", joined.Body, again.Body)
+			}
+			if n := len(x.model.Bills()) - before; n != 1 {
+				t.Errorf("%d requests were billed, want 1", n)
+			}
+		}
+	})
+}
+
+// TestModelRetried: a client that sends a request again gets the same answer, and another request
+// with the same content does not.
+func TestModelRetried(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	r := modelRequests[0]
+	body := fmt.Sprintf(r.body, "")
+	one := a.ask(r.path, body).want(200)
+	again := a.ask(r.path, body, header{"X-Stainless-Retry-Count", "1"}).want(200)
+	other := a.ask(r.path, body, header{"X-Stainless-Retry-Count", "0"}).want(200)
+	if !bytes.Equal(one.Body, again.Body) || bytes.Equal(one.Body, other.Body) {
+		t.Errorf("answers\n%s\n%s\n%s", one.Body, again.Body, other.Body)
+	}
+}
+
+// TestModelFailures: errors of the provider pass as they come. They are no answers: the same
+// request is sent again.
+func TestModelFailures(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	for _, r := range modelRequests[:3] {
+		body := strings.Replace(fmt.Sprintf(r.body, ""), `"m"`, `"priced"`, 1)
+		streamed := strings.TrimSuffix(body, "}") + `, "stream": true}`
+		for _, tt := range []struct {
+			fault llmstub.Fault
+			body  string
+			want  int
+			again string // X-Should-Retry
+		}{
+			{llmstub.Fault{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "7"}, body, 429, "true"},
+			{llmstub.Fault{Status: 400, Code: "bad"}, body, 400, "false"},
+			{llmstub.Fault{Status: 503, Code: "overloaded"}, streamed, 503, "true"},
+			{llmstub.Fault{Malformed: true}, body, 502, "true"},
+		} {
+			x.fault.Store(&tt.fault)
+			got := a.ask(r.path, tt.body)
+			if got.Status != tt.want || got.Header.Get("X-Should-Retry") != tt.again {
+				t.Errorf("%s %+v: %d, X-Should-Retry %q: %s", r.name, tt.fault, got.Status, got.Header.Get("X-Should-Retry"), got.Body)
+			}
+			if tt.fault.RetryAfter != "" && got.Header.Get("Retry-After") != tt.fault.RetryAfter {
+				t.Errorf("Retry-After %q", got.Header.Get("Retry-After"))
+			}
+		}
+		x.fault.Store(&llmstub.Fault{Cut: 2})
+		if _, _, err := a.streamOf(t, r.path, streamed, func() bool { return true }); err == nil {
+			t.Errorf("%s: a broken stream looks whole", r.name)
+		}
+		x.fault.Store(nil)
+		a.ask(r.path, body).want(200)
+		a.ask(r.path, streamed).want(200)
+	}
+	var v sessionView
+	a.do("GET", "", "").want(200).into(&v)
+	if v.Cost.Models["priced"].Output == 0 || v.Cost.Spent == "0" {
+		t.Errorf("cost %+v", v.Cost)
+	}
+}
+
+// TestModelBudget: a request that the budget does not cover is not sent, nor one whose cost has no
+// bound.
+func TestModelBudget(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "0.004 USD"`)
+	for _, r := range modelRequests[:3] {
+		body := strings.Replace(fmt.Sprintf(r.body, ""), `"m"`, `"priced"`, 1)
+		if code := a.ask(r.path, strings.Replace(body, "300", "3000", 1)).want(402).providerCode(); code != "budget_exhausted" {
+			t.Errorf("%s: code %s", r.name, code)
+		}
+		for _, limit := range []string{`"max_tokens": 300, `, `"max_output_tokens": 300, `} {
+			body = strings.Replace(body, limit, "", 1)
+		}
+		if code := a.ask(r.path, body).want(400).providerCode(); code != "max_tokens_missing" {
+			t.Errorf("%s: code %s", r.name, code)
+		}
+	}
+	if n := len(x.model.Bills()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+	a.ask(modelRequests[0].path, strings.Replace(fmt.Sprintf(modelRequests[0].body, ""), `"m"`, `"priced"`, 1)).want(200)
+}
+
+// TestModelRefusals: what recourse does not journal, or the session may not ask, is refused in the
+// provider's form, and nothing is sent.
+func TestModelRefusals(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "models": ["m", "gpt-*"]`)
+	chat, responses, messages := modelRequests[0].path, modelRequests[1].path, modelRequests[2].path
+	for _, tt := range []struct {
+		path, body, code string
+		status           int
+	}{
+		{chat, `{"model": "other", "messages": []}`, "model_not_allowed", 403},
+		{chat, `{"messages": []}`, "bad_input", 422},
+		{chat, `[]`, "bad_input", 422},
+		{responses, `{"model": "m", "input": "x", "background": true}`, "background", 422},
+		{responses, `{"model": "m", "input": "x", "previous_response_id": "resp_1"}`, "foreign_state", 422},
+		{responses, `{"model": "m", "input": "x", "conversation": "conv_1"}`, "foreign_state", 422},
+		{responses, `{"model": "m", "input": "x", "tools": [{"type": "mcp", "server_url": "https://x.example"}]}`, "foreign_tool", 403},
+		{messages, `{"model": "m", "max_tokens": 9, "messages": [], "mcp_servers": [{"url": "https://x.example"}]}`, "foreign_tool", 403},
+	} {
+		got := a.ask(tt.path, tt.body, outside)
+		if code := got.providerCode(); got.Status != tt.status || code != tt.code || got.Header.Get("X-Should-Retry") != "false" {
+			t.Errorf("%s %s: %d %s, want %d %s: %s", tt.path, tt.body, got.Status, code, tt.status, tt.code, got.Body)
+		}
+	}
+	files := x.do("GET", "/llm/openai/v1/files", "", outside, header{"Authorization", "Bearer " + a.token()})
+	if code := files.providerCode(); files.Status != 404 || code != "not_journaled" {
+		t.Errorf("files: %d %s", files.Status, files.Body)
+	}
+	for _, key := range []string{"", "Bearer sk-foreign", "Bearer " + TokenPrefix + "1"} {
+		if got := x.do("POST", chat, `{"model": "m", "messages": []}`, header{"Authorization", key}); got.Status != 401 {
+			t.Errorf("key %q: %d", key, got.Status)
+		}
+	}
+	if got := x.do("POST", messages, `{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}`, anthropicVersion, header{"X-Api-Key", a.token()}); got.Status != 200 {
+		t.Errorf("x-api-key: %d %s", got.Status, got.Body)
+	}
+	former := *a
+	a.next()
+	if got := former.ask(chat, `{"model": "m", "messages": []}`); got.Status != 403 || got.providerCode() != "superseded" {
+		t.Errorf("a former life: %d %s", got.Status, got.Body)
+	}
+	if n := len(x.model.Bills()); n != 1 {
+		t.Errorf("%d requests were sent, want 1", n)
+	}
+}
+
+// TestModelDivergence: a process that asks something else than an earlier one at the same place is
+// noticed, with the place; what the session ignores is the same request.
+func TestModelDivergence(t *testing.T) {
+	x := newFixture(t)
+	at := func(time string) string {
+		return `{"model": "m", "messages": [{"role": "system", "content": "It is ` + time + `."}, {"role": "user", "content": "x"}]}`
+	}
+	path := modelRequests[0].path
+	diverged := func(a *agent) (list []saga.Divergence) {
+		records, err := x.store.Records(t.Context(), uuid.FromStringOrNil(a.id), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range records {
+			if d, ok := history.DataOf[saga.CalledData](&records[i]); ok && d.Diverged != nil {
+				list = append(list, *d.Diverged)
+			}
+		}
+		return list
+	}
+	a := openAgent(t, x, "")
+	a.ask(path, at("12:00")).want(200)
+	a.next()
+	a.ask(path, at("12:05")).want(200)
+	if d := diverged(a); len(d) != 1 || d[0] != (saga.Divergence{From: "llm[0]", Pointer: "/messages/0/content"}) {
+		t.Errorf("diverged: %+v", d)
+	}
+	a = openAgent(t, x, `, "on_divergence": "stop"`)
+	a.ask(path, at("12:00")).want(200)
+	a.ask(path, at("12:01")).want(200) // the same life may ask what it wants
+	a.next()
+	if got := a.ask(path, at("12:05")).want(422); got.providerCode() != "diverged" || !strings.Contains(string(got.Body), "/messages/0/content") {
+		t.Errorf("stopped: %s", got.Body)
+	}
+	a = openAgent(t, x, `, "on_divergence": "stop", "ignore": ["\\d\\d:\\d\\d"], "keep": "answers"`)
+	one := a.ask(path, at("12:00")).want(200)
+	a.next()
+	two := a.ask(path, at("12:05")).want(200)
+	if !bytes.Equal(one.Body, two.Body) || len(diverged(a)) != 0 {
+		t.Errorf("ignored: %s and %s, %+v", one.Body, two.Body, diverged(a))
+	}
+}
+
+// TestModelOtherNode: a node that does not run the session stores the request, and its owner sends
+// it.
+func TestModelOtherNode(t *testing.T) {
+	x := newFixture(t)
+	y := otherNode(t, x)
+	a := openAgent(t, x, "")
+	b := *a
+	b.x = y
+	for _, r := range modelRequests[:3] {
+		body := fmt.Sprintf(r.body, `, "stream": true`)
+		one := b.ask(r.path, body).want(200)
+		b.next()
+		a.secret = b.secret
+		if two := a.ask(r.path, body).want(200); !bytes.Equal(one.Body, two.Body) {
+			t.Errorf("%s: %s, then %s", r.name, one.Body, two.Body)
+		}
+	}
+	if n := len(x.model.Bills()); n != 3 {
+		t.Errorf("%d requests were sent, want 3", n)
+	}
+}

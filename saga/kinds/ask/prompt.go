@@ -1,0 +1,402 @@
+package ask
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// Question is a request to a model in a journal: the input of its step. Its contents are stored
+// next to the journal, by their hashes. All hashes are SHA-256, in hex.
+type Question struct {
+	Route string `json:"route"` // see Route.Name
+	Model string `json:"model,omitempty"`
+	Body  string `json:"body,omitempty"` // the hash of the request's body as the agent has sent it; "": none
+	// Rest and Conversation are the contents that the body consists of: all but the conversation,
+	// and its last node. "": none, or not kept.
+	Rest         string `json:"rest,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+	// Chain is the hash of the conversation: of its items, one after the other.
+	Chain string `json:"chain,omitempty"`
+	// Place is the hash of the conversation up to its last answer of a model, and of the lane.
+	Place string `json:"place,omitempty"`
+	Lane  string `json:"lane,omitempty"` // the value of X-Recourse-Lane
+	// Headers are those of the agent's request that the provider gets, too.
+	Headers   map[string]string `json:"headers,omitempty"`
+	MaxOutput int64             `json:"max_output,omitempty"` // the most tokens of the response; 0: not limited
+	// Input is an estimate of the request's tokens, not less than they are.
+	Input int64 `json:"input_tokens,omitempty"`
+	// Usage says that the agent did not ask for the usage at the end of the stream. It is asked
+	// for, and is not in the response that the agent gets.
+	Usage bool `json:"usage_added,omitempty"`
+	// Hold says that the agent gets no part of a response before all of it is in the journal.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// Headers of a provider that an agent's request may have.
+var forwarded = []string{"anthropic-version", "anthropic-beta", "openai-beta"}
+
+// Forwarded lists the headers of an agent's request that a provider gets, in lower case.
+func Forwarded() []string { return forwarded }
+
+// Prompt is a request that an agent has sent.
+type Prompt struct {
+	Question
+	// Identity is the same for two requests that the same answer may serve: they differ only in
+	// space, in the order of members, in members that say nothing about the answer, and in what
+	// Rules.Ignore matches.
+	Identity string
+	Stream   bool
+	Previous string // the id of the response that this one continues at the provider; "": none
+
+	route Route
+	raw   []byte
+	doc   map[string]any // as Identity compares it
+	rest  []byte
+	items []json.RawMessage
+	links []string // Chain of the first item, of the first two, …
+}
+
+// Rules are the parts of a session's policy that concern its requests.
+type Rules struct {
+	Ignore []*regexp.Regexp // what is removed from texts before requests are compared
+	Hold   bool             // see Question
+}
+
+// apart are the members of a request that say nothing about its answer.
+var apart = []string{"metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier"}
+
+// Errors of Parse.
+var (
+	ErrNotObject    = errors.New("the body is not a JSON object")
+	ErrModel        = errors.New("`model` is missing: name the model")
+	ErrBackground   = errors.New("`background` is not supported: the response would come outside this session's journal")
+	ErrForeignTool  = errors.New("the provider would run MCP tools itself, in no journal: let the agent call tools")
+	ErrConversation = errors.New("`conversation` is state at the provider that this session has not made: send the messages, or `previous_response_id`")
+)
+
+// Parse reads the body of a request; nil for none. Errors: those above.
+func Parse(route Route, body []byte, lane string, headers map[string]string, rules Rules) (*Prompt, error) {
+	p := &Prompt{route: route, raw: body, doc: make(map[string]any), Question: Question{Route: route.Name(), Lane: lane, Headers: headers, Hold: rules.Hold}}
+	if body != nil {
+		v, err := expr.Decode(body)
+		if doc, ok := v.(map[string]any); ok && err == nil {
+			p.doc = doc
+		} else {
+			return nil, errors.Join(ErrNotObject, err)
+		}
+		p.Body = digest(body)
+		p.Input = perRequest + int64(len(body)+bytesPerToken-1)/bytesPerToken
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if err := p.split(); err != nil {
+		return nil, err
+	}
+	for _, name := range apart {
+		delete(p.doc, name)
+	}
+	if len(rules.Ignore) > 0 {
+		p.doc = without(p.doc, rules.Ignore).(map[string]any)
+	}
+	p.Identity = "ask:" + digest([]byte(route.Name()), saga.Encode(p.doc))
+	p.Place = p.place()
+	return p, nil
+}
+
+// The highest cost of a request in addition to the text of its body, in tokens; see
+// [llm.Body.Reserve].
+const (
+	perRequest    = 16
+	bytesPerToken = 3
+)
+
+// check reads the members that matter to recourse.
+func (p *Prompt) check() error {
+	p.Model, _ = p.doc["model"].(string)
+	if p.Model == "" && p.route.Method != "GET" {
+		return ErrModel
+	}
+	p.Stream = p.doc["stream"] == true
+	p.Previous, _ = p.doc["previous_response_id"].(string)
+	switch {
+	case p.doc["background"] == true:
+		return ErrBackground
+	case p.doc["conversation"] != nil:
+		return ErrConversation
+	case p.doc["mcp_servers"] != nil:
+		return ErrForeignTool
+	}
+	tools, _ := p.doc["tools"].([]any)
+	for _, tool := range tools {
+		if t, ok := tool.(map[string]any); ok && t["type"] == "mcp" {
+			return ErrForeignTool
+		}
+	}
+	for _, name := range p.route.limits() {
+		if n := whole(p.doc[name]); n > 0 {
+			p.MaxOutput = n * max(whole(p.doc["n"]), 1)
+			break
+		}
+	}
+	if p.Stream && p.route.form == completions {
+		options, _ := p.doc["stream_options"].(map[string]any)
+		p.Usage = options["include_usage"] != true
+	}
+	return nil
+}
+
+// whole returns a whole number of a document; 0 if the value is none.
+func whole(v any) int64 {
+	n, err := strconv.ParseInt(fmt.Sprint(v), 10, 40)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// split separates the conversation from the rest of the body.
+func (p *Prompt) split() error {
+	if p.raw == nil {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(p.raw, &fields); err != nil {
+		return errors.Join(ErrNotObject, err)
+	}
+	if _, ok := p.doc[p.route.list()].([]any); ok {
+		if err := json.Unmarshal(fields[p.route.list()], &p.items); err != nil {
+			return errors.Join(ErrNotObject, err)
+		}
+		delete(fields, p.route.list())
+	}
+	var err error
+	if p.rest, err = journal.Encode(fields); err != nil {
+		return errors.Join(ErrNotObject, err)
+	}
+	link := ""
+	for _, item := range p.items {
+		link = digest([]byte(link), item)
+		p.links = append(p.links, link)
+	}
+	p.Chain = link
+	return nil
+}
+
+// place returns Question.Place. The items are compared as in Identity.
+func (p *Prompt) place() string {
+	items, _ := p.doc[p.route.list()].([]any)
+	last := 0
+	for i, item := range items {
+		if fields, ok := item.(map[string]any); ok && p.route.fromModel(fields) {
+			last = i + 1
+		}
+	}
+	return digest([]byte(p.Lane), []byte(p.Previous), saga.Encode(items[:last:last]))
+}
+
+// Keep adds the contents of the request to those of its session, and returns the ones to store.
+// node returns the content that ends a conversation with this Chain, "" if the session has none: so
+// a long conversation is stored once, not with each request.
+func (p *Prompt) Keep(node func(chain string) string) []journal.Blob {
+	if p.raw == nil {
+		return nil
+	}
+	blobs := []journal.Blob{Pack(p.rest)}
+	p.Rest = hexed(blobs[0])
+	if len(p.items) == 0 {
+		return blobs
+	}
+	var n conversation
+	from := 0
+	for i := len(p.links); i > 0 && n.Base == ""; i-- {
+		if n.Base = node(p.links[i-1]); n.Base != "" {
+			from = i
+		}
+	}
+	n.Items = p.items[from:]
+	if len(n.Items) == 0 {
+		p.Conversation = n.Base
+		return blobs
+	}
+	blobs = append(blobs, Pack(saga.Encode(n)))
+	p.Conversation = hexed(blobs[1])
+	return blobs
+}
+
+// conversation is one node of a conversation: the items after those of the node Base.
+type conversation struct {
+	Base  string            `json:"base,omitempty"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// ErrErased means that a content of a request is not kept, or was erased.
+var ErrErased = errors.New("the contents of the request are not stored")
+
+// Assemble returns the body of a request with its contents, which get finds by their hashes.
+// Errors: ErrErased, those of get.
+func (q *Question) Assemble(get func(hash string) ([]byte, error)) ([]byte, error) {
+	if q.Body == "" {
+		return nil, nil
+	}
+	if q.Rest == "" {
+		return nil, ErrErased
+	}
+	rest, err := get(q.Rest)
+	if err != nil || q.Conversation == "" {
+		return rest, err
+	}
+	var nodes []conversation
+	for hash := q.Conversation; hash != ""; {
+		doc, err := get(hash)
+		if err != nil {
+			return nil, err
+		}
+		var n conversation
+		if err := json.Unmarshal(doc, &n); err != nil {
+			return nil, fmt.Errorf("content %s: %w", hash, err)
+		}
+		nodes = append(nodes, n)
+		hash = n.Base
+	}
+	var items []json.RawMessage
+	for _, n := range slices.Backward(nodes) {
+		items = append(items, n.Items...)
+	}
+	route, ok := named(q.Route)
+	if !ok {
+		return nil, fmt.Errorf("%w: route %q", saga.ErrUnreadable, q.Route)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(rest, &fields); err != nil {
+		return nil, err
+	}
+	if fields[route.list()], err = journal.Encode(items); err != nil {
+		return nil, err
+	}
+	return journal.Encode(fields)
+}
+
+// Outgoing returns the body to send for an agent's body.
+func (q *Question) Outgoing(body []byte) ([]byte, error) {
+	if !q.Usage {
+		return body, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, err
+	}
+	options := make(map[string]json.RawMessage)
+	_ = json.Unmarshal(fields["stream_options"], &options) // anything else is replaced
+	options["include_usage"] = json.RawMessage("true")
+	var err error
+	if fields["stream_options"], err = journal.Encode(options); err != nil {
+		return nil, err
+	}
+	return journal.Encode(fields)
+}
+
+// Pointer returns a JSON pointer (RFC 6901) to the first difference between this request and
+// another one, given by its body. Members come in the order of their names.
+func (p *Prompt) Pointer(body []byte, rules Rules) string {
+	other, err := Parse(p.route, body, p.Lane, nil, rules)
+	if err != nil {
+		return ""
+	}
+	at, _ := difference(other.doc, p.doc)
+	return at
+}
+
+// digest returns the SHA-256 of parts, each after its length, in hex. One part is hashed as it is.
+func digest(parts ...[]byte) string {
+	if len(parts) == 1 {
+		sum := sha256.Sum256(parts[0])
+		return hex.EncodeToString(sum[:])
+	}
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(strconv.AppendInt(nil, int64(len(part)), 10))
+		h.Write([]byte(":"))
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// without returns a value without what the patterns match in its texts.
+func without(v any, patterns []*regexp.Regexp) any {
+	switch v := v.(type) {
+	case string:
+		for _, re := range patterns {
+			v = re.ReplaceAllLiteralString(v, "")
+		}
+		return v
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = without(v[i], patterns)
+		}
+		return list
+	case map[string]any:
+		fields := make(map[string]any, len(v))
+		for name, field := range v { // any order
+			fields[name] = without(field, patterns)
+		}
+		return fields
+	}
+	return v
+}
+
+// difference returns a pointer to the first difference of two values; ok is false if there is none.
+func difference(a, b any) (pointer string, ok bool) {
+	switch a := a.(type) {
+	case map[string]any:
+		b, is := b.(map[string]any)
+		if !is {
+			return "", true
+		}
+		names := make(map[string]bool, len(a)+len(b))
+		for name := range a { // any order
+			names[name] = true
+		}
+		for name := range b { // any order
+			names[name] = true
+		}
+		for _, name := range sorted(names) {
+			x, inA := a[name]
+			y, inB := b[name]
+			if inA != inB {
+				return "/" + escape(name), true
+			}
+			if at, differs := difference(x, y); differs {
+				return "/" + escape(name) + at, true
+			}
+		}
+		return "", false
+	case []any:
+		b, is := b.([]any)
+		if !is {
+			return "", true
+		}
+		for i := range max(len(a), len(b)) {
+			if i >= len(a) || i >= len(b) {
+				return "/" + strconv.Itoa(i), true
+			}
+			if at, differs := difference(a[i], b[i]); differs {
+				return "/" + strconv.Itoa(i) + at, true
+			}
+		}
+		return "", false
+	}
+	return "", !bytes.Equal(saga.Encode(a), saga.Encode(b))
+}

@@ -1,0 +1,315 @@
+package ask
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"recourse/saga/kinds/llm"
+)
+
+// Meaning is what a response says, as far as it matters here.
+type Meaning struct {
+	ID     string      `json:"id,omitempty"`
+	Model  string      `json:"model,omitempty"` // the name that the provider reports
+	Finish string      `json:"finish_reason,omitempty"`
+	Tokens *llm.Tokens `json:"tokens,omitempty"` // nil: unknown
+	Whole  bool        `json:"whole,omitempty"`  // it has not ended too early
+	Fault  string      `json:"fault,omitempty"`  // an error within the response
+}
+
+// Reading reads a response while it arrives.
+type Reading struct {
+	Meaning
+	route Route
+	usage bool // see Question.Usage
+	held  bool
+}
+
+// NewReading returns a reading of the response to a question.
+func NewReading(route Route, q *Question) *Reading {
+	return &Reading{route: route, usage: q.Usage, held: q.Hold}
+}
+
+// packet is a part of a response: a whole one, or an event of a stream, in any of the forms.
+type packet struct {
+	Type  string
+	ID    string
+	Model string
+	Error json.RawMessage
+	Usage *usage
+
+	Choices []struct { // chat completions
+		FinishReason string `json:"finish_reason"`
+		Delta        struct {
+			ToolCalls    json.RawMessage `json:"tool_calls"`
+			FunctionCall json.RawMessage `json:"function_call"`
+		}
+	}
+
+	Status   string // responses
+	Response *packet
+	Item     *struct{ Type string }
+
+	StopReason string                 `json:"stop_reason"` // messages
+	Message    *packet                // of message_start; in an error event, the error has a text of this name
+	Block      *struct{ Type string } `json:"content_block"`
+	Delta      *struct {
+		StopReason string `json:"stop_reason"`
+	}
+}
+
+// usage is the use that a provider reports, in any of the forms.
+type usage struct {
+	PromptTokens     *int64 `json:"prompt_tokens"`
+	CompletionTokens *int64 `json:"completion_tokens"`
+	InputTokens      *int64 `json:"input_tokens"`
+	OutputTokens     *int64 `json:"output_tokens"`
+	CacheRead        *int64 `json:"cache_read_input_tokens"`
+	CacheCreation    *int64 `json:"cache_creation_input_tokens"`
+	PromptDetails    struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	InputDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+}
+
+// maxTokens is more than any request uses, and small enough for exact arithmetic.
+const maxTokens = 1_000_000_000
+
+// add adds what a provider reports. A later report of a stream replaces the parts of an earlier one
+// that it repeats.
+func (r *Reading) add(u *usage) {
+	if u == nil {
+		return
+	}
+	t := llm.Tokens{}
+	if r.Tokens != nil {
+		t = *r.Tokens
+	}
+	set := func(to *int64, from ...*int64) {
+		for _, n := range from {
+			if n != nil && *n >= 0 && *n <= maxTokens {
+				*to = *n
+			}
+		}
+	}
+	fresh := t.Input - t.Cached - t.Stored
+	if r.route.form == messages { // its input tokens are those that have to do with no cache
+		set(&fresh, u.InputTokens)
+		set(&t.Cached, u.CacheRead)
+		set(&t.Stored, u.CacheCreation)
+		t.Input = fresh + t.Cached + t.Stored
+	} else {
+		set(&t.Input, u.PromptTokens, u.InputTokens)
+		cached := u.PromptDetails.Cached + u.InputDetails.Cached
+		set(&t.Cached, &cached)
+		t.Cached = min(t.Cached, t.Input)
+	}
+	set(&t.Output, u.CompletionTokens, u.OutputTokens)
+	r.Tokens = &t
+}
+
+// Event reads the data of one event of a stream. hold says that the agent must not get this event,
+// and what follows, before the response is in the journal: it has a part of a tool call, or it ends
+// the response. drop says that it must not get the event at all. done: the response is over.
+func (r *Reading) Event(data []byte) (hold, drop, done bool) {
+	if string(data) == "[DONE]" {
+		r.Whole, r.held = true, true
+		return true, false, true
+	}
+	var p packet
+	if json.Unmarshal(data, &p) != nil {
+		return r.held, false, false
+	}
+	if text, ok := fault(p.Error); ok && p.Type != "response.created" {
+		r.Fault, r.held = text, true
+		return true, false, r.route.form != completions
+	}
+	switch r.route.form {
+	case responses:
+		done = r.responsesEvent(&p)
+	case messages:
+		done = r.messagesEvent(&p)
+	default:
+		drop = r.chunk(&p)
+	}
+	return r.held, drop, done
+}
+
+// chunk reads an event of chat completions. Its stream ends with [DONE].
+func (r *Reading) chunk(p *packet) (drop bool) {
+	set(&r.ID, p.ID)
+	set(&r.Model, p.Model)
+	r.add(p.Usage)
+	for _, c := range p.Choices {
+		if c.FinishReason != "" {
+			r.Finish, r.Whole, r.held = c.FinishReason, true, true
+		}
+		r.held = r.held || present(c.Delta.ToolCalls) || present(c.Delta.FunctionCall)
+	}
+	return r.usage && len(p.Choices) == 0 && p.Usage != nil
+}
+
+func (r *Reading) responsesEvent(p *packet) (done bool) {
+	if p.Item != nil && p.Item.Type != "message" && p.Item.Type != "reasoning" {
+		r.held = true
+	}
+	if p.Response != nil {
+		set(&r.ID, p.Response.ID)
+		set(&r.Model, p.Response.Model)
+		r.add(p.Response.Usage)
+	}
+	switch p.Type {
+	case "response.completed", "response.incomplete":
+		r.Finish, r.Whole, r.held, done = p.Type[len("response."):], true, true, true
+	case "response.failed", "error":
+		r.Fault, r.held, done = "the provider says "+p.Type, true, true
+		if p.Response != nil {
+			if text, ok := fault(p.Response.Error); ok {
+				r.Fault = text
+			}
+		}
+	case "response.function_call_arguments.delta", "response.function_call_arguments.done":
+		r.held = true
+	}
+	return done
+}
+
+func (r *Reading) messagesEvent(p *packet) (done bool) {
+	r.add(p.Usage)
+	switch p.Type {
+	case "message_start":
+		if p.Message != nil {
+			set(&r.ID, p.Message.ID)
+			set(&r.Model, p.Message.Model)
+			r.add(p.Message.Usage)
+		}
+	case "content_block_start":
+		if p.Block != nil && p.Block.Type != "text" && p.Block.Type != "thinking" && p.Block.Type != "redacted_thinking" {
+			r.held = true
+		}
+	case "message_delta":
+		r.held = true
+		if p.Delta != nil {
+			set(&r.Finish, p.Delta.StopReason)
+		}
+	case "message_stop":
+		r.Whole, r.held, done = true, true, true
+	}
+	return done
+}
+
+// Document reads a response that is one document.
+func (r *Reading) Document(body []byte) {
+	var p packet
+	if err := json.Unmarshal(body, &p); err != nil {
+		r.Fault = "the response is not a JSON object"
+		return
+	}
+	if text, ok := fault(p.Error); ok {
+		r.Fault = text
+		return
+	}
+	r.ID, r.Model, r.Whole = p.ID, p.Model, true
+	r.add(p.Usage)
+	switch r.route.form {
+	case completions:
+		if len(p.Choices) > 0 {
+			r.Finish = p.Choices[0].FinishReason
+		}
+		if r.Whole = r.Finish != ""; !r.Whole {
+			r.Fault = "the response is not a chat completion"
+		}
+	case responses:
+		if r.Finish = p.Status; p.Status != "completed" && p.Status != "incomplete" {
+			r.Fault, r.Whole = "the response has the status "+p.Status, false
+		}
+	case messages:
+		if r.Finish = p.StopReason; r.Finish == "" {
+			r.Fault, r.Whole = "the response is not a message", false
+		}
+	}
+}
+
+// fault returns the text of an error in the form of a provider; ok is false if there is none.
+func fault(doc json.RawMessage) (text string, ok bool) {
+	if !present(doc) {
+		return "", false
+	}
+	var e struct{ Type, Code, Message string }
+	if json.Unmarshal(doc, &e) != nil || e.Message == "" {
+		return clip(string(doc)), true
+	}
+	return clip(e.Message), true
+}
+
+const maxFault = 500
+
+func clip(text string) string {
+	if len(text) > maxFault {
+		return string(bytes.ToValidUTF8([]byte(text[:maxFault]), nil)) + "…"
+	}
+	return text
+}
+
+// present reports whether a member is there and not empty.
+func present(doc json.RawMessage) bool {
+	text := string(doc)
+	return text != "" && text != "null" && text != "[]"
+}
+
+func set(to *string, text string) {
+	if text != "" {
+		*to = text
+	}
+}
+
+// Bounds of a response.
+const (
+	MaxAnswer = 8 << 20
+	lineSize  = 64 << 10
+)
+
+// ErrTooLarge says that a response has more than [MaxAnswer] bytes.
+var ErrTooLarge = errors.New("the response is larger than 8 MiB")
+
+// Events reads server-sent events (the WHATWG's, section 9.2.6) and passes the bytes of each, and
+// its data, to take, until take returns false. A part that the end of in has cut off is passed,
+// too. Errors: ErrTooLarge, io.EOF at the end of in, those of in.
+func Events(in io.Reader, take func(raw, data []byte) (more bool)) error {
+	lines := bufio.NewReaderSize(in, lineSize)
+	var raw, data []byte
+	begin, total := 0, 0 // of the line in raw, and the bytes so far
+	for {
+		part, err := lines.ReadSlice('\n')
+		raw = append(raw, part...)
+		if total += len(part); total > MaxAnswer {
+			return ErrTooLarge
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue // the line goes on
+		}
+		line := bytes.TrimRight(raw[begin:], "\r\n")
+		begin = len(raw)
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if data != nil {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+		}
+		if len(line) > 0 && err == nil {
+			continue
+		}
+		if len(raw) > 0 && !take(raw, data) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		raw, data, begin = nil, nil, 0
+	}
+}
