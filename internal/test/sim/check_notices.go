@@ -49,6 +49,9 @@ func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 				s.shown[noticeID(a.Saga, "inbox."+e.Kind, e.ID.String())] = asking{a.Saga, e.Kind, e.Path}
 			}
 		}
+		if losesProcess(a.Records) && !slices.ContainsFunc(a.Events, isLoss) {
+			s.violate(a.Saga, "a session has lost its process, and there is no notification")
+		}
 		for _, e := range a.Events {
 			if !isNotice(e) {
 				continue
@@ -63,6 +66,26 @@ func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 			s.notified[e.ID] = a.Records[0].Seq
 		}
 	}
+}
+
+// losesProcess reports whether a session has no process after these records, and had one before.
+func losesProcess(records []journal.Record) (gone bool) {
+	for _, r := range records {
+		switch r.Kind {
+		case journal.Woke:
+			var d saga.WokeData
+			if mustRead(r, &d); r.Path == "" {
+				gone = d.Timer == saga.TimerLease || d.Timer == saga.TimerDetach
+			}
+		case journal.Attached, journal.Committed, journal.Cancelled, journal.Compensating, journal.Finished:
+			gone = false
+		}
+	}
+	return gone
+}
+
+func isLoss(e journal.Event) bool {
+	return bytes.Contains(e.Data, []byte(`"type":"`+saga.OwnEvents+"session."+notify.Lost+`"`))
 }
 
 // stood reports whether the subject of a notification existed after so many records.
