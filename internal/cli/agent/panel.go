@@ -55,6 +55,16 @@ func (p *panel) release(b *strings.Builder) {
 	p.columns, p.rows = 0, 0
 }
 
+// lines ends the panel, and returns a viewer that continues with lines.
+func (p *panel) lines(note func(format string, args ...any)) *callLines {
+	p.end()
+	l := &callLines{note: note, said: make(map[string]string, len(p.calls))}
+	for _, c := range p.calls {
+		l.said[c.Path] = news(c)
+	}
+	return l
+}
+
 // end prints the last state as text.
 func (p *panel) end() {
 	if p.session == nil {

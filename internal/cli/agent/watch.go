@@ -49,14 +49,19 @@ func (r *runner) watch(plain, found bool) *watcher {
 	}
 	go func() {
 		defer close(done)
-		defer w.view.end()
-		pause := lookLive
+		defer func() { w.view.end() }()
+		pause, stopping := lookLive, r.app.Ctx.Done()
 		for {
 			if pause *= 2; w.look(ctx, requestTime) {
 				pause = lookLive
 			}
 			select {
 			case <-time.After(min(pause, w.most)):
+			case <-stopping: // a second signal ends the program at once, and must not leave a panel
+				stopping = nil
+				if p, ok := w.view.(*panel); ok {
+					w.view = p.lines(r.note)
+				}
 			case <-ctx.Done():
 				w.look(context.WithoutCancel(ctx), detachTime)
 				return
