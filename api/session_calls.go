@@ -10,6 +10,7 @@ import (
 
 	"recourse/saga"
 	"recourse/saga/dsl"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -145,13 +146,16 @@ func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
 }
 
 // listCalls serves GET /v1/sessions/{id}/calls, in the order in which they were made.
-func (s *server) listCalls(c echo.Context) error {
+func (s *server) listCalls(c echo.Context) error { return listOf(s, c, "calls", machine.Calls) }
+
+// listOf serves a page of a list of a session. name is that of the list in cursors.
+func listOf[T any](s *server, c echo.Context, name string, read func(*machine.Machine, *history.Steps) []T) error {
 	q, err := readQuery(c, "limit", "cursor")
 	if err != nil {
 		return err
 	}
 	limit, from := int(q.number("limit", maxLimit, 1, maxLimit)), 0
-	if parts := q.cursor("calls", 1); parts != nil {
+	if parts := q.cursor(name, 1); parts != nil {
 		if from, err = strconv.Atoi(parts[0]); err != nil || from < 0 {
 			q.bad("cursor", "bad_cursor", "send next_cursor unchanged")
 		}
@@ -163,9 +167,9 @@ func (s *server) listCalls(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	calls := machine.Calls(l.m, l.log)
-	from = min(from, len(calls))
-	return reply(c, http.StatusOK, cut(calls[from:], limit, func(machine.CallView) string { return pack("calls", strconv.Itoa(from+limit)) }))
+	list := read(l.m, l.log)
+	from = min(from, len(list))
+	return reply(c, http.StatusOK, cut(list[from:], limit, func(T) string { return pack(name, strconv.Itoa(from+limit)) }))
 }
 
 // getCall serves GET /v1/sessions/{id}/calls/{path}.

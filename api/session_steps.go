@@ -121,7 +121,7 @@ func (s *server) finishStep(c echo.Context) error {
 	case failed && finish.Output != nil:
 		o.bad("/output", "bad_field", "only a step that has succeeded has an output")
 	case failed && o.fields["error"] != nil:
-		finish.Error = o.reported("own_" + string(finish.Status))
+		finish.Error = o.reported("own_"+string(finish.Status), "the agent gave no reason")
 	case finish.Status == saga.OwnSucceeded && o.fields["error"] != nil:
 		o.bad("/error", "bad_field", "a step that has succeeded has no error")
 	case !failed && finish.Status != saga.OwnSucceeded:
@@ -156,21 +156,8 @@ func noOwnStep(id string) *problem {
 	return fail("step_not_found", "the session has no own step %.100q: GET …/steps lists them", id)
 }
 
-// listOwnSteps serves GET /v1/sessions/{id}/steps, all on one page.
-func (s *server) listOwnSteps(c echo.Context) error {
-	if _, err := readQuery(c); err != nil {
-		return err
-	}
-	l, err := s.readSession(c)
-	if err != nil {
-		return err
-	}
-	steps := machine.OwnSteps(l.m, l.log)
-	if steps == nil {
-		steps = []machine.OwnView{}
-	}
-	return reply(c, http.StatusOK, page[machine.OwnView]{Data: steps})
-}
+// listOwnSteps serves GET /v1/sessions/{id}/steps, in the order in which they were begun.
+func (s *server) listOwnSteps(c echo.Context) error { return listOf(s, c, "steps", machine.OwnSteps) }
 
 // undoOwnStep serves POST /v1/sessions/{id}/steps/{id}/undo.
 func (s *server) undoOwnStep(c echo.Context) error {

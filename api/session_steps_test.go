@@ -75,6 +75,14 @@ func TestOwnStep(t *testing.T) {
 		if len(list.Data) != 2 || list.Data[0].ID != "report" || list.Data[1].Status != machine.CallFailed {
 			t.Errorf("listed: %+v", list)
 		}
+		a.do("GET", "/steps?limit=1", "").want(200).into(&list)
+		if len(list.Data) != 1 || list.Next == "" {
+			t.Errorf("the first page: %+v", list)
+		}
+		a.do("GET", "/steps?limit=1&cursor="+list.Next, "").want(200).into(&list)
+		if len(list.Data) != 1 || list.Data[0].ID != "count" {
+			t.Errorf("the second page: %+v", list)
+		}
 		a.do("GET", "/steps/report", "").want(200)
 		a.do("GET", "/steps/none", "").problem(404, "step_not_found")
 		a.do("GET", "/calls/own.report", "").problem(404, "call_not_found")

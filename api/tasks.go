@@ -353,16 +353,16 @@ func (o *object) failure() *saga.Failure {
 		o.bad("/error", "missing_field", "say what went wrong: `error` is text, or {code, title, detail}")
 		return nil
 	}
-	f := o.reported(saga.CodeTaskFailed)
+	f := o.reported(saga.CodeTaskFailed, "the worker gave no reason")
 	if f != nil && task.Taken(f.Code) {
 		o.bad("/error/code", "bad_code", "%q is reserved and would leave the task in doubt: choose another code", f.Code)
 	}
 	return f
 }
 
-// reported reads the field error: text, or {code, title, detail}; code is the default. Long texts
-// are cut instead of refused, so that a failure can always be reported.
-func (o *object) reported(code string) *saga.Failure {
+// reported reads the field error: text, or {code, title, detail}. code and title are the defaults.
+// Long texts are cut instead of refused, so that a failure can always be reported.
+func (o *object) reported(code, title string) *saga.Failure {
 	raw := o.raw("error")
 	f := &saga.Failure{Code: code}
 	var text string
@@ -387,7 +387,7 @@ func (o *object) reported(code string) *saga.Failure {
 		o.bad("/error/code", "bad_code", "a code is a small letter, then up to %d small letters, digits or _", maxCode-1)
 	}
 	if f.Title == "" {
-		f.Title, f.Detail = cmp.Or(f.Detail, "no reason was given"), ""
+		f.Title, f.Detail = cmp.Or(f.Detail, title), ""
 	}
 	return f
 }

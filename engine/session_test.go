@@ -176,6 +176,35 @@ func TestSessionLease(t *testing.T) {
 	}
 }
 
+// A node that loads a session does not end the attempt of an own step, which the agent makes.
+func TestOwnStepOutlivesTheNode(t *testing.T) {
+	b := newSessionBench(t)
+	id := b.openSession()
+	if _, took := b.ask(id, saga.BeginStep{Life: 1, ID: "file", OwnData: saga.OwnData{Effect: saga.Undoable}}); !took {
+		t.Fatal("the lane has not taken the begin")
+	}
+	b.handle(b.append())
+	b.now = b.now.Add(2 * time.Minute)
+	b.handle(engine.Tick{})
+	b.handle(b.append())
+	if b.lane.Len() != 0 {
+		t.Fatal("an idle session is still in memory")
+	}
+	finish, err := saga.Command{Do: saga.FinishStep{Life: 1, ID: "file", Attempt: 1, Status: saga.OwnSucceeded}}.Message(uuid.Must(uuid.NewV7()), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.Send(context.Background(), finish); err != nil {
+		t.Fatal(err)
+	}
+	b.handle(b.claim("n1"))
+	b.handle(b.append())
+	records := b.records(id)
+	if last := records[len(records)-1]; last.Kind != journal.Outcome || last.Class != journal.Succeeded || len(records) != 5 {
+		t.Errorf("%d records, the last one is %s %s", len(records), last.Kind, last.Class)
+	}
+}
+
 // The loss of a session's process is announced once for each lease, and not at the end of the
 // session.
 func TestSessionLost(t *testing.T) {

@@ -585,3 +585,26 @@ func TestAgentsPage(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+// A parked process is run again once a person has decided about a step that it does itself.
+func TestAgentParksForAnOwnStep(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "test $RECOURSE_LIFE = 2 || exit 75"), "--restarts", "0")
+	secret := tokenIn(t, token)
+	if status := s.in(t, secret, "POST", "steps", `{"id": "letter", "effect": "irreversible"}`, nil); status != http.StatusCreated {
+		t.Errorf("begun: %d", status)
+	}
+	if status := s.in(t, secret, "POST", "steps/letter/finish", `{"attempt": 1, "status": "in_doubt"}`, nil); status != http.StatusOK {
+		t.Errorf("finished: %d", status)
+	}
+	let(t, token)
+	<-time.After(time.Second)
+	id := s.sessionID(t)
+	if out := ok(t, s.env, "sessions", "show", id); !strings.Contains(out, "own.letter") || !strings.Contains(out, "waits for: doubt") {
+		t.Errorf("shown:\n%s", out)
+	}
+	ok(t, s.env, "resolve", id, "own.letter", "--outcome", "succeeded", "--set-output", "{}", "--reason", "it is in the post")
+	a.exits(t, cli.OK, "own.letter (doubt)")
+}

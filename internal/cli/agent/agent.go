@@ -358,12 +358,12 @@ func (r *runner) abort() error {
 	}
 }
 
-// park waits until a call that was open has ended. It keeps the lease: a session without a process
-// counts as lost after a time. waits is false if no call is open.
+// park waits until a call or an own step that was open has ended. It keeps the lease: a session
+// without a process counts as lost after a time. waits is false if none is open.
 func (r *runner) park() (waits bool, _ error) {
 	var open []string
 	for {
-		calls, err := r.calls()
+		calls, err := r.waiting()
 		if err == nil {
 			if open == nil {
 				var said []string

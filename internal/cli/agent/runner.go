@@ -139,13 +139,31 @@ func (r *runner) ask(method, part string, body any) (remote.Answer, error) {
 }
 
 // calls reads the session's calls.
-func (r *runner) calls() (list []machine.CallView, _ error) {
+func (r *runner) calls() ([]machine.CallView, error) { return listOf[machine.CallView](r, "calls") }
+
+// waiting returns the session's calls, and those of its own steps that a person decides about.
+func (r *runner) waiting() ([]machine.CallView, error) {
+	list, err := r.calls()
+	if err != nil {
+		return nil, err
+	}
+	steps, err := listOf[machine.OwnView](r, "steps")
+	for _, v := range steps {
+		if v.Status != machine.CallRunning { // otherwise no person does anything about it
+			list = append(list, machine.CallView{Path: v.Path, Status: v.Status, WaitsFor: v.WaitsFor})
+		}
+	}
+	return list, err
+}
+
+// listOf reads a list of the session.
+func listOf[T any](r *runner, part string) (list []T, _ error) {
 	_, err := r.insist(r.app.Ctx, func() (remote.Answer, error) {
 		ctx, cancel := context.WithTimeout(r.app.Ctx, requestTime)
 		defer cancel()
 		cl, err := remote.ServerFlags{Server: r.flags.Server, APIKey: r.token(r.life.secret)}.Client(ctx)
 		if err == nil {
-			list, err = remote.ReadAll[machine.CallView](cl, remote.SessionPath(r.session.ID, "calls"), url.Values{}, 0)
+			list, err = remote.ReadAll[T](cl, remote.SessionPath(r.session.ID, part), url.Values{}, 0)
 		}
 		return remote.Answer{}, err
 	})

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,19 +136,23 @@ func (c *ShowSession) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	steps, err := ReadAll[json.RawMessage](cl, SessionPath(v.ID, "steps"), url.Values{}, 0)
+	if err != nil {
+		return err
+	}
 	if c.Machine() {
 		var session map[string]json.RawMessage
 		if err := r.Into(&session); err != nil {
 			return err
 		}
-		if raw == nil {
-			raw = []json.RawMessage{}
+		for name, list := range map[string][]json.RawMessage{"calls": raw, "steps": steps} {
+			if list == nil {
+				list = []json.RawMessage{}
+			}
+			if session[name], err = json.Marshal(list); err != nil {
+				return fmt.Errorf("output: %w", err)
+			}
 		}
-		calls, err := json.Marshal(raw)
-		if err != nil {
-			return fmt.Errorf("output: %w", err)
-		}
-		session["calls"] = calls
 		return a.Encode(session)
 	}
 	printView(a, v.View)
@@ -161,10 +166,10 @@ func (c *ShowSession) Run(a *cli.App) error {
 		process = "none is attached; life " + strconv.Itoa(s.Life) + " was the last"
 	}
 	a.Printf("  %-8s %s\n  %-8s %s\n\n", "actions", strings.Join(v.Session.Actions, ", "), "process", process)
-	return printCalls(a, raw)
+	return printCalls(a, append(raw, steps...))
 }
 
-// printCalls prints a table of calls.
+// printCalls prints a table of calls and own steps, which have the same fields except the action.
 func printCalls(a *cli.App, raw []json.RawMessage) error {
 	if len(raw) == 0 {
 		a.Printf("It has made no calls.\n")
@@ -183,7 +188,7 @@ func printCalls(a *cli.App, raw []json.RawMessage) error {
 		if v.WaitsFor != "" {
 			result = "waits for: " + v.WaitsFor
 		}
-		rows = append(rows, []string{v.Path, v.Action, string(v.Status), string(v.Undo), string(v.Input), result, v.Key})
+		rows = append(rows, []string{v.Path, cmp.Or(v.Action, "by the agent"), string(v.Status), string(v.Undo), string(v.Input), result, v.Key})
 	}
 	a.Table([]cli.Column{{Head: "CALL", Least: 12}, {Head: "ACTION"}, {Head: "STATUS"}, {Head: "UNDO"}, {Head: "INPUT", Least: 12}, {Head: "OUTPUT OR ERROR", Least: 12, Extra: true}, {Head: "KEY", Extra: true}}, rows)
 	return nil
