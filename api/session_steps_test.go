@@ -180,18 +180,19 @@ func TestOwnStepAbort(t *testing.T) {
 
 // TestOwnStepLeaseEnds: an abort waits for an open step no longer than its process's lease.
 func TestOwnStepLeaseEnds(t *testing.T) {
-	x := newFixture(t)
-	a := openAgent(t, x, `, "lease": "5s"`)
-	a.begin(201, `{"id": "file", "effect": "undoable", "compensate": {"use": "mail", "with": {"order": "A", "text": "drop"}}}`)
-	a.do("POST", "/abort", "").want(202)
-	time.Sleep(100 * time.Millisecond)
-	if n := len(x.world.Ledger().Service("mail").Effects()); n != 0 {
-		t.Fatal("the step was undone while its process may still do it")
-	}
-	v := x.until(a.id, func(v machine.View) bool { return v.Status.Terminal() })
-	if v.Status != saga.Compensated || len(x.world.Ledger().Service("mail").Effects()) != 1 {
-		t.Errorf("aborted: %s", v.Status)
-	}
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, `, "lease": "5s"`)
+		a.begin(201, `{"id": "file", "effect": "undoable", "compensate": {"use": "mail", "with": {"order": "A", "text": "drop"}}}`)
+		a.do("POST", "/abort", "").want(202)
+		time.Sleep(100 * time.Millisecond)
+		if n := len(x.world.Ledger().Service("mail").Effects()); n != 0 {
+			t.Fatal("the step was undone while its process may still do it")
+		}
+		v := x.until(a.id, func(v machine.View) bool { return v.Status.Terminal() })
+		if v.Status != saga.Compensated || len(x.world.Ledger().Service("mail").Effects()) != 1 {
+			t.Errorf("aborted: %s", v.Status)
+		}
+	})
 }
 
 // TestOwnStepRefusals: bad requests change nothing, and say what to do.
