@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"recourse/api"
+	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/remote"
@@ -401,6 +402,54 @@ func TestAgentWithoutAServer(t *testing.T) {
 	if out := ok(t, s.env, "sessions", "show", s.sessionID(t)); !strings.Contains(out, "succeeded") || !strings.Contains(out, "refund[1]") {
 		t.Errorf("%s", out)
 	}
+}
+
+// The agent's requests to language models go to the server in the command's process, which has the
+// provider's key. The agent does not have it.
+func TestAgentModels(t *testing.T) {
+	t.Parallel()
+	_, env := worldFor(t)
+	models, err := llmstub.New(llmstub.Config{APIKey: "sk-provider"}).Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { models.Close() })
+	env = append(env, "OPENAI_BASE_URL="+models.URL+"/v1", "OPENAI_API_KEY=sk-provider", "RECOURSE_LLM_API_KEY=sk-provider")
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, env, `env >`+token+`.env; `+waits(token, "exit 0"), "--database", filepath.Join(t.TempDir(), "a.db"), "--actions", agentActions)
+	secret := tokenIn(t, token)
+	text, err := os.ReadFile(token + ".env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "sk-provider") {
+		t.Errorf("the agent has the provider's key:\n%s", text)
+	}
+	var base string
+	for line := range strings.Lines(string(text)) {
+		if url, ok := strings.CutPrefix(strings.TrimSpace(line), "OPENAI_BASE_URL="); ok {
+			base = url
+		}
+	}
+	if !strings.HasSuffix(base, "/llm/openai/v1") || !strings.Contains(string(text), "\nOPENAI_API_KEY="+secret+"\n") {
+		t.Fatalf("the agent's variables:\n%s", text)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/chat/completions", strings.NewReader(`{"model": "small", "messages": [{"role": "user", "content": "Say something"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+secret)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the model's response: %s", resp.Status)
+	}
+	let(t, token)
+	a.exits(t, cli.OK, "committed")
 }
 
 // An agent runs with a key of the role agent, which it does not see, and only within the key's
