@@ -49,7 +49,7 @@ func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 				s.shown[noticeID(a.Saga, "inbox."+e.Kind, e.ID.String())] = asking{a.Saga, e.Kind, e.Path}
 			}
 		}
-		if losesProcess(a.Records) && !slices.ContainsFunc(a.Events, isLoss) {
+		if losesProcess(a.Records) && !slices.ContainsFunc(a.Events, isLoss) && s.goesOn(a.Saga, a.Records[0].Seq-1) {
 			s.violate(a.Saga, "a session has lost its process, and there is no notification")
 		}
 		for _, e := range a.Events {
@@ -82,6 +82,19 @@ func losesProcess(records []journal.Record) (gone bool) {
 		}
 	}
 	return gone
+}
+
+// goesOn reports whether a session had not ended for its agent after so many records. One that is
+// being aborted may have a process that still finishes a step of its own, and waits for no other.
+func (s *sim) goesOn(id uuid.UUID, records int64) bool {
+	list, err := s.store.Records(ctx, id, 0, int(records))
+	if err != nil {
+		panic(err)
+	}
+	var d saga.StartedData
+	mustRead(list[0], &d)
+	m, err := machine.Replay(s.defs[d.Definition], id, list)
+	return err == nil && !m.Closed()
 }
 
 func isLoss(e journal.Event) bool {
