@@ -49,7 +49,7 @@ func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 				s.shown[noticeID(a.Saga, "inbox."+e.Kind, e.ID.String())] = asking{a.Saga, e.Kind, e.Path}
 			}
 		}
-		if losesProcess(a.Records) && !slices.ContainsFunc(a.Events, isLoss) && s.goesOn(a.Saga, a.Records[0].Seq-1) {
+		if losesProcess(a.Records) && !slices.ContainsFunc(a.Events, isLoss) && s.goesOn(a.Saga, a.Records[len(a.Records)-1].Seq) {
 			s.violate(a.Saga, "a session has lost its process, and there is no notification")
 		}
 		for _, e := range a.Events {
