@@ -80,6 +80,8 @@ type fixture struct {
 	h       http.Handler
 	url     string
 	auth    string // the Authorization header of requests
+
+	scripted *atomic.Value // a text: what the model "scripted" says
 }
 
 type setup func(*Config)
@@ -135,7 +137,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		t.Fatal(err)
 	}
 	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault])}
+	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault]), scripted: new(atomic.Value)}
 	x.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Seed: 1, Fault: func(llmstub.Call) llmstub.Fault {
 		if f := x.fault.Load(); f != nil {
 			return *f
@@ -145,9 +147,15 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	scripted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": "c-1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": []any{
+			map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": x.scripted.Load()}}}})
+	}))
 	models := llm.Config{
-		Providers: []llm.Provider{{Name: "o", BaseURL: x.model.URL + "/v1", APIKey: modelKey}, {Name: "a", API: llm.AnthropicAPI, BaseURL: x.model.URL, APIKey: modelKey}},
-		Prices:    map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
+		Providers: []llm.Provider{{Name: "o", BaseURL: x.model.URL + "/v1", APIKey: modelKey}, {Name: "a", API: llm.AnthropicAPI, BaseURL: x.model.URL, APIKey: modelKey},
+			{Name: "s", BaseURL: scripted.URL, APIKey: modelKey, Models: []string{"scripted"}}},
+		Prices: map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
 	}
 	passed := relay.New()
 	asks := askclient.New(askclient.Config{LLM: models, Egress: egress.Config{Guard: guard}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
@@ -173,6 +181,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		srv.CloseClientConnections()
 		srv.Close()
 		w.Close()
+		scripted.Close()
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -365,6 +365,17 @@ var bad = []struct {
 		edit(t, record(t, s, journal.Called, "pay[1]", 0), func(d *saga.CalledData) { d.Action = "secret" })
 		reseal(s)
 	}},
+	{"a model that the session does not name", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Definition.Session.Data.Models = []string{"gpt-5", "claude-*"}
+	}},
+	{"a model is asked after the session was committed", 25, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.Insert(s.Records, len(s.Records)-1, *record(t, s, journal.Intent, "llm[0]", 1))
+		reseal(s)
+	}},
+	{"committed while a model is asked", 25, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "llm[0]" })
+		reseal(s)
+	}},
 	{"more calls than the session may make", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Definition.Session.MaxCalls = 3
 	}},

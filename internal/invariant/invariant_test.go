@@ -208,8 +208,9 @@ action: secret
 http: GET http://world/search/v1/search
 `
 
-// playSession plays a session of three lives. In the first, a call fails and is made once more,
-// and a person approves a payment. The second undoes the booking. The third pays, and commits.
+// playSession plays a session of three lives. In the first, a call fails and is made once more, and
+// a person approves a payment. The second undoes the booking. The third asks a model, which no
+// provider serves, pays, and commits.
 func playSession(t *testing.T) good {
 	t.Helper()
 	call := func(life int, action, input string, before int) saga.Command {
@@ -229,8 +230,9 @@ func playSession(t *testing.T) good {
 		15: {Do: saga.UndoCall{}, Path: "book[1]", Actor: "ann"},
 		18: ends(2, "completed"),
 		19: {Do: saga.Attach{Token: "cc"}},
-		20: call(3, "pay", `{"amount":40}`, 0),
-		23: {Do: saga.CommitSession{Life: 3, Output: json.RawMessage(`"done"`)}},
+		20: {Do: saga.AskModel{Life: 3, Identity: "a", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"gpt-5-mini"}`)}},
+		23: call(3, "pay", `{"amount":40}`, 0),
+		26: {Do: saga.CommitSession{Life: 3, Output: json.RawMessage(`"done"`)}},
 	}}, []world.Rule{fault("/air", 1, world.Do{Before: world.FaultStatus, Status: 422})})
 }
 

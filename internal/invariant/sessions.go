@@ -172,20 +172,23 @@ func (c *sagaCheck) session(t *sagaState) {
 	all := callStates{byPath: make(map[string]*callState)}
 	paid := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
 	committed, failing := false, false
-	inFlight := make(map[string]bool) // forward requests, by path
+	inFlight := make(map[string]bool) // forward requests of calls, by path
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.CalledData:
-			if d.What == saga.OwnStep {
+			switch d.What {
+			case saga.OwnStep:
 				c.begins(t, &all, r, d)
-				break
+			case saga.ModelAsk:
+				c.mayAsk(t, r, d)
+			default:
+				c.repeats(t, &all, r, d)
+				c.limits(t, &all, r, d)
+				c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
 			}
-			c.repeats(t, &all, r, d)
-			c.limits(t, &all, r, d)
-			c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
 		case *saga.IntentData:
 			c.mayBeSent(&all, r, d, committed)
-			if _, query := saga.SplitQuery(r.Path); d.Request != nil && d.Awaited == nil && r.Way == journal.Do && !query && !isOwn(r.Path) {
+			if s := all.byPath[r.Path]; s != nil && s.data.What == saga.ActionCall && d.Request != nil && d.Awaited == nil && r.Way == journal.Do {
 				inFlight[r.Path] = true
 				if !failing { // otherwise it settles a doubt, so that it can be undone
 					c.parallel(t, r, len(inFlight))
