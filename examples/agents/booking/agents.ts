@@ -1,10 +1,7 @@
 // The booking agent by the package @openai/agents, which uses the Responses API: `node agents.ts`.
 
-import { Agent, run, setTracingDisabled, tool } from '@openai/agents'
+import { Agent, run, tool } from '@openai/agents'
 import { call, instructions, say, task, tools } from './tools.ts'
-
-// Traces would be sent to api.openai.com with OPENAI_API_KEY, which is the session's token here.
-setTracingDisabled(true)
 
 const agent = new Agent({
   name: 'booking',

@@ -1,14 +1,10 @@
 // The booking agent by the package ai, streamed: `node ai.ts openai` or `node ai.ts anthropic`.
 
 import process from 'node:process'
-import { createAnthropic } from '@ai-sdk/anthropic'
+import { anthropic } from '@ai-sdk/anthropic'
 import { openai } from '@ai-sdk/openai'
 import { isStepCount, streamText, tool, type ToolSet } from 'ai'
 import { call, instructions, say, task, tools } from './tools.ts'
-
-// The OpenAI provider reads OPENAI_BASE_URL, which ends with /v1, and uses the Responses API. The Anthropic provider expects /v1 at the end
-// of its base URL too, unlike Anthropic's own package.
-const anthropic = createAnthropic({ baseURL: `${process.env.ANTHROPIC_BASE_URL}/v1` })
 
 const result = streamText({
   model: process.argv[2] === 'anthropic' ? anthropic('claude-haiku-4-5') : openai('gpt-5-mini'),

@@ -19,7 +19,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	const server = "http://127.0.0.1:8080"
 	set := func(token string) []string {
-		return []string{"OPENAI_BASE_URL=" + server + "/llm/openai/v1", "OPENAI_API_KEY=" + token, "ANTHROPIC_BASE_URL=https://llm.example/anthropic", "ANTHROPIC_API_KEY=" + token, "RECOURSE_MCP_URL=" + server + "/mcp"}
+		return []string{"OPENAI_BASE_URL=" + server + "/llm/openai/v1", "OPENAI_API_KEY=" + token, "OPENAI_AGENTS_DISABLE_TRACING=1", "ANTHROPIC_BASE_URL=https://llm.example/anthropic", "ANTHROPIC_API_KEY=" + token, "RECOURSE_MCP_URL=" + server + "/mcp"}
 	}
 	for _, tt := range []struct {
 		answer string
@@ -27,7 +27,7 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{`{"life": 1}`, func(string) []string { return nil }},
 		{`{"life": 1, "llm": {"openai": "/llm/openai/v1", "anthropic": "https://llm.example/anthropic"}, "mcp": "/mcp"}`, set},
-		{`{"life": 1, "llm": {"openai": "/llm/openai/v1"}}`, func(token string) []string { return set(token)[:2] }},
+		{`{"life": 1, "llm": {"openai": "/llm/openai/v1"}}`, func(token string) []string { return set(token)[:3] }},
 	} {
 		env := []string{"PATH=/bin", "RECOURSE_API_KEY=rk_1", "RECOURSE_SECRET_PAY=s", "RECOURSE_SECRET_DIR=/s", "RECOURSE_LLM_API_KEY=k", "RECOURSE_DATABASE=postgres://u:p@h/d", "RECOURSE_VAR_pay=http://pay"}
 		r := &runner{app: &cli.App{Ctx: t.Context(), Env: env}, flags: remote.ServerFlags{Server: server + "/"}, session: session{}}

@@ -411,7 +411,9 @@ func (r *runner) routes(d attached, token string) []string {
 		return url != ""
 	}
 	if at("OPENAI_BASE_URL", d.LLM.OpenAI) {
-		env = append(env, "OPENAI_API_KEY="+token)
+		// The package agents of OpenAI sends traces to api.openai.com, with its key: that is the
+		// token.
+		env = append(env, "OPENAI_API_KEY="+token, "OPENAI_AGENTS_DISABLE_TRACING=1")
 	}
 	if at("ANTHROPIC_BASE_URL", d.LLM.Anthropic) {
 		env = append(env, "ANTHROPIC_API_KEY="+token)

@@ -19,7 +19,7 @@ type agentRun struct {
 	name, key, actions string
 	input              string
 	restarts           int
-	command, env       []string
+	command            []string
 
 	cmd    *exec.Cmd
 	ctx    context.Context // ends the run if it takes too long
@@ -42,7 +42,6 @@ func (s *scene) runAgent(r *agentRun) {
 	args := []string{"agent", "run", "--server", "http://" + s.server.addr, "--name", r.name, "--key", r.key, "--actions", r.actions,
 		"--lease", agentLease, "--restarts", strconv.Itoa(r.restarts), "--input", r.input, "--"}
 	r.cmd = exec.CommandContext(r.ctx, program.Path(s.t), append(args, r.command...)...)
-	r.cmd.Env = append(os.Environ(), r.env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.said, &r.said
 	r.ended = make(chan struct{})
 	if err := r.cmd.Start(); err != nil {

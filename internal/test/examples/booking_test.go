@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
@@ -17,12 +18,10 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/history"
 )
-
-// llmJournal says that `recourse agent run` gives its process the addresses of the session's LLM
-// journal. Without one, a model that answers at random makes a life decide otherwise than the one
-// before, so nothing is asserted of its effects.
-const llmJournal = false
 
 const (
 	bookingAgent = "../../../examples/agents/booking"
@@ -66,7 +65,7 @@ type outcome struct {
 	bookings     int // flights and hotels
 	sent         int // mails
 	asks, billed int // different requests to the model, and those that were billed
-	cut          int // billed requests whose client left before the response's end
+	inFlight     int // requests to the model that were in flight when the server died
 }
 
 // wanted is what would happen without kills.
@@ -80,10 +79,9 @@ func (b booking) wanted() (bookings, letters, asks int) {
 }
 
 // mistakes lists how an outcome differs from the promise: each booking is made once, and each mail
-// sent at most once, as the mail server ignores keys. With an LLM journal, each request to the
-// model is billed once, but for those that were in flight when the server died: those were cut, but
-// for the few that had just ended.
-func (o outcome) mistakes(journal bool) (list []string) {
+// sent at most once, as the mail server ignores keys. Each request to the model is billed once, but
+// for those that were in flight when the server died.
+func (o outcome) mistakes() (list []string) {
 	bookings, letters, asks := o.wanted()
 	if o.bookings != bookings {
 		list = append(list, fmt.Sprintf("%d bookings, want %d", o.bookings, bookings))
@@ -94,7 +92,7 @@ func (o outcome) mistakes(journal bool) (list []string) {
 	if o.asks != asks {
 		list = append(list, fmt.Sprintf("%d different requests to the model, want %d", o.asks, asks))
 	}
-	if most := o.asks + o.cut + o.restarts; journal && o.billed > most {
+	if most := o.asks + o.inFlight; o.billed > most {
 		list = append(list, fmt.Sprintf("%d requests to the model were billed, want %d at most", o.billed, most))
 	}
 	return list
@@ -102,25 +100,24 @@ func (o outcome) mistakes(journal bool) (list []string) {
 
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct {
-		o       outcome
-		journal bool
-		want    int
+		o    outcome
+		want int
 	}{
-		{outcome{booking{sessions: 1}, 8, 4, 13, 13, 0}, true, 0},
-		{outcome{booking{sessions: 1}, 8, 4, 13, 20, 0}, false, 0},
-		{outcome{booking{sessions: 1}, 8, 4, 13, 14, 0}, true, 1},
-		{outcome{booking{sessions: 1, restarts: 1, random: true}, 8, 3, 3, 5, 1}, true, 0},
-		{outcome{booking{sessions: 1, restarts: 1, random: true}, 8, 5, 3, 5, 0}, true, 2},
-		{outcome{booking{sessions: 1}, 9, 3, 14, 14, 0}, true, 3},
+		{outcome{booking{sessions: 1}, 8, 4, 13, 13, 0}, 0},
+		{outcome{booking{sessions: 1}, 8, 4, 13, 14, 0}, 1},
+		{outcome{booking{sessions: 1, restarts: 1, random: true}, 8, 3, 3, 4, 1}, 0},
+		{outcome{booking{sessions: 1, restarts: 1, random: true}, 8, 5, 3, 5, 0}, 2},
+		{outcome{booking{sessions: 1}, 9, 3, 14, 14, 0}, 3},
 	} {
-		if got := tt.o.mistakes(tt.journal); len(got) != tt.want {
-			t.Errorf("%+v with a journal %v: %v, want %d", tt.o, tt.journal, got, tt.want)
+		if got := tt.o.mistakes(); len(got) != tt.want {
+			t.Errorf("%+v: %v, want %d", tt.o, got, tt.want)
 		}
 	}
 }
 
 // TestBookingAgents kills agents that were written with the packages of others, at random moments,
-// and their server. If the model gives the same answers in each life, each effect is made once.
+// and their server. Each effect is made once, even if the model would decide otherwise each time
+// that it is asked.
 //
 // It runs one client; with RECOURSE_AGENT_CLIENTS=all, it runs all of them, with 20 kills each, and
 // logs a table.
@@ -147,10 +144,8 @@ func TestBookingAgents(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					done = append(done, o)
-					if llmJournal || !random {
-						for _, m := range o.mistakes(llmJournal) {
-							t.Error(m)
-						}
+					for _, m := range o.mistakes() {
+						t.Error(m)
 					}
 				})
 			}
@@ -169,11 +164,11 @@ func outcomes(list []outcome) string {
 	})
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "client\tanswers\tkills, of the server\tbookings wanted/made\tmails\tasks wanted/distinct/billed")
+	fmt.Fprintln(w, "client\tanswers\tkills, of the server\tbookings wanted/made\tmails\tasks wanted/distinct/billed\tin flight")
 	for _, o := range list {
 		bookings, letters, asks := o.wanted()
-		fmt.Fprintf(w, "%s\t%s\t%d, %d\t%d/%d\t%d/%d\t%d/%d/%d\n", o.client.name, map[bool]string{false: "same", true: "random"}[o.random],
-			o.sessions*o.kills, o.restarts, bookings, o.bookings, letters, o.sent, asks, o.asks, o.billed)
+		fmt.Fprintf(w, "%s\t%s\t%d, %d\t%d/%d\t%d/%d\t%d/%d/%d\t%d\n", o.client.name, map[bool]string{false: "same", true: "random"}[o.random],
+			o.sessions*o.kills, o.restarts, bookings, o.bookings, letters, o.sent, asks, o.asks, o.billed, o.inFlight)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)
@@ -199,9 +194,7 @@ func (b booking) run(t *testing.T, node string) outcome {
 		r := &agentRun{name: "booking", key: fmt.Sprint("trips-", n), actions: "book-flight,book-hotel,send-mail", input: trips(n),
 			// An agent that gives up while the server is away is run again, too.
 			restarts: b.kills + 5*b.restarts,
-			command:  []string{node, filepath.Join(bookingAgent, b.client.args[0])},
-			env: []string{"OPENAI_BASE_URL=" + s.model.URL + "/v1", "OPENAI_API_KEY=" + modelKey,
-				"ANTHROPIC_BASE_URL=" + s.model.URL, "ANTHROPIC_API_KEY=" + modelKey}}
+			command:  []string{node, filepath.Join(bookingAgent, b.client.args[0])}}
 		r.command = append(r.command, b.client.args[1:]...)
 		s.runAgent(r)
 		runs = append(runs, r)
@@ -245,16 +238,38 @@ func (b booking) run(t *testing.T, node string) outcome {
 		if bill.Billed {
 			o.billed++
 			asked[bill.Hash] = true
-			if !bill.Whole {
-				o.cut++
-			}
 		}
 	}
-	o.asks = len(asked)
+	o.asks, o.inFlight = len(asked), s.interruptedAsks()
+	if most := b.sessions * b.restarts; o.inFlight > most {
+		t.Errorf("%d requests to the model were in flight when the server died, and %d sessions with one request at a time cannot have more than %d", o.inFlight, b.sessions, most)
+	}
 	if out, ok := s.verify(l); !ok {
 		t.Errorf("verify: %s", out)
 	}
 	return o
+}
+
+// interruptedAsks returns how many requests to models were in flight when the server died,
+// according to the journals.
+func (s *scene) interruptedAsks() (n int) {
+	var list struct {
+		Data []struct{ ID string } `json:"data"`
+	}
+	s.get("/v1/sagas", &list)
+	for _, v := range list.Data {
+		for line := range strings.Lines(s.transcript(v.ID)) {
+			var r journal.Record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				s.t.Fatal(err)
+			}
+			d, ok := history.DataOf[saga.OutcomeData](&r)
+			if ok && r.Kind == journal.Outcome && strings.HasPrefix(r.Path, "llm[") && d.Error != nil && d.Error.Code == saga.Interrupted {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // trips returns the input of a session.

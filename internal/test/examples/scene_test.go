@@ -93,7 +93,8 @@ func stageModel(t *testing.T, database string, model llmstub.Config) *scene {
 // settings returns the config file.
 func (s *scene) settings() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "llm:\n  providers: [{name: stub, base_url: %q, api_key: %s}]\n  currency: USD\n  prices:\n", s.model.URL+"/v1", modelKey)
+	fmt.Fprintf(&b, "llm:\n  providers: [{name: stub, base_url: %q, api_key: %[2]s}, {name: messages, api: anthropic, base_url: %[3]q, api_key: %[2]s}]\n  currency: USD\n  prices:\n",
+		s.model.URL+"/v1", modelKey, s.model.URL)
 	for name, p := range prices {
 		fmt.Fprintf(&b, "    %s: {input: %s, output: %s}\n", name, p[0], p[1])
 	}
