@@ -12,6 +12,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
+	"recourse/saga/kinds/ask"
 	"recourse/saga/machine"
 )
 
@@ -31,7 +32,7 @@ type live struct {
 	// in the records, and the lock, which is held while a request does not wait. See
 	// sharedSessions.
 	log    *history.Steps
-	models *modelIndex
+	models *ask.Index
 	shared *sharedSession
 }
 

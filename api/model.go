@@ -191,10 +191,10 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 		}
 		replayed = false
 	}
-	l.use(a, askServed)
-	err = l.passAnswer(c, a, replayed && a.ended)
+	l.use(a, ask.Served)
+	err = l.passAnswer(c, a, replayed && a.Ended)
 	if err != nil && c.Request().Context().Err() != nil {
-		l.use(a, askLeft)
+		l.use(a, ask.Left)
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (l *life) mayAsk(p *ask.Prompt) error {
 	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !allowsModel(models, p.Model) {
 		return fail("model_not_allowed", "the session may ask %s, not %.100q", strings.Join(models, ", "), p.Model).of(l.id)
 	}
-	if p.Previous != "" && !l.models.responses[p.Previous] {
+	if p.Previous != "" && !l.models.Made(p.Previous) {
 		return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
 	}
 	if body, ok := policy.Ask.Body.(*ask.Body); ok && !body.Limited(&p.Question) {
@@ -260,45 +260,45 @@ func allowsModel(patterns []string, model string) bool {
 }
 
 // recorded returns the recorded request whose answer p gets; nil: there is none.
-func (l *life) recorded(p *ask.Prompt, again bool) (found *recordedAsk) {
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = l.models.answers(p.Identity, r.asks, again) })
+func (l *life) recorded(p *ask.Prompt, again bool) (found *ask.Recorded) {
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = l.models.Answers(p.Identity, r.asks, again) })
 	return found
 }
 
 // use remembers what has become of a recorded request in this life.
-func (l *life) use(a *recordedAsk, use useOfAsk) {
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { r.asks[a.path] = use })
+func (l *life) use(a *ask.Recorded, use ask.Use) {
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { r.asks[a.Path] = use })
 }
 
 // newAsk records a request, which is then sent. Errors: budget_exhausted, limit, diverged,
 // superseded.
-func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*recordedAsk, error) {
+func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Recorded, error) {
 	diverged, err := l.divergence(c.Request().Context(), p, rules)
 	if err != nil {
 		return nil, err
 	}
 	cmd := saga.AskModel{Life: l.number, Identity: p.Identity, Diverged: diverged}
 	if l.def.Session.Data.Keep != saga.KeepAnswers {
-		cmd.Blobs = p.Keep(func(chain string) string { return l.models.nodes[chain] })
+		cmd.Blobs = p.Keep(l.models.Node)
 	}
 	cmd.Input = saga.Encode(p.Question)
 	at, err := l.ask(c, saga.Command{Do: cmd})
 	if err != nil {
 		return nil, err
 	}
-	return l.models.all[at], nil
+	return l.models.At(at), nil
 }
 
 // divergence returns how a new request differs from one of an earlier life at the same place; nil:
 // it does not. Error: diverged, if the session's policy is to stop then.
 func (l *life) divergence(ctx context.Context, p *ask.Prompt, rules ask.Rules) (*saga.Divergence, error) {
-	var from *recordedAsk
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { from = l.models.diverges(p, l.number, r.asks) })
+	var from *ask.Recorded
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { from = l.models.Diverges(p, l.number, r.asks) })
 	if from == nil {
 		return nil, nil
 	}
-	d := &saga.Divergence{From: from.path}
-	body, err := from.question.Assemble(func(hash string) ([]byte, error) { return l.content(ctx, hash) })
+	d := &saga.Divergence{From: from.Path}
+	body, err := from.Question.Assemble(func(hash string) ([]byte, error) { return l.content(ctx, hash) })
 	switch {
 	case err == nil:
 		d.Pointer = p.Pointer(body, rules)
@@ -316,34 +316,34 @@ const mostAsk = time.Hour
 
 // passAnswer responds with the answer to a recorded request: with the parts that may leave while it
 // arrives, and with the rest when it is in the journal.
-func (l *life) passAnswer(c echo.Context, a *recordedAsk, replayed bool) error {
+func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool) error {
 	ctx := c.Request().Context()
 	h := c.Response().Header()
-	h.Set("X-Recourse-Step", a.path)
+	h.Set("X-Recourse-Step", a.Path)
 	if replayed {
 		h.Set("X-Recourse-Replayed", "true")
 	}
 	sent := 0
-	if !a.ended {
+	if !a.Ended {
 		var err error
 		if sent, err = l.passOn(c, a); err != nil {
 			return err
 		}
 	}
-	if a.output == nil {
+	if a.Output == nil {
 		if sent > 0 {
 			panic(http.ErrAbortHandler) // the client sees a broken response, as from the provider
 		}
 		return l.passFailure(c, a)
 	}
-	content, err := l.content(ctx, a.output.Answer)
+	content, err := l.content(ctx, a.Output.Answer)
 	if errors.Is(err, ask.ErrErased) {
 		return fail("not_running", "the content of this answer was erased").of(l.id)
 	} else if err != nil {
 		return err
 	}
 	if sent == 0 {
-		h.Set(echo.HeaderContentType, a.output.Type)
+		h.Set(echo.HeaderContentType, a.Output.Type)
 		c.Response().WriteHeader(http.StatusOK)
 	}
 	_, err = c.Response().Write(content[min(sent, len(content)):])
@@ -352,11 +352,11 @@ func (l *life) passAnswer(c echo.Context, a *recordedAsk, replayed bool) error {
 
 // passOn passes on the parts of a response that may leave, until the journal has its end. It
 // returns how many bytes the agent has.
-func (l *life) passOn(c echo.Context, a *recordedAsk) (sent int, err error) {
+func (l *life) passOn(c echo.Context, a *ask.Recorded) (sent int, err error) {
 	ctx, stop := context.WithCancel(c.Request().Context())
 	streams := l.s.cfg.Relay
-	stream := streams.Join(a.key)
-	defer streams.Leave(a.key, stream)
+	stream := streams.Join(a.Key)
+	defer streams.Leave(a.Key, stream)
 	passed := make(chan error)
 	go func() {
 		var failed error
@@ -377,7 +377,7 @@ func (l *life) passOn(c echo.Context, a *recordedAsk) (sent int, err error) {
 			sent += len(part)
 		}
 	}()
-	done, err := l.await(c.Request().Context(), mostAsk, func() bool { return a.ended || l.ended() })
+	done, err := l.await(c.Request().Context(), mostAsk, func() bool { return a.Ended || l.ended() })
 	stop()
 	if failed := <-passed; err == nil {
 		err = failed
@@ -393,12 +393,12 @@ func (l *life) passOn(c echo.Context, a *recordedAsk) (sent int, err error) {
 
 // passFailure responds with the error of a request that has no answer: that of the provider, as it
 // came.
-func (l *life) passFailure(c echo.Context, a *recordedAsk) error {
+func (l *life) passFailure(c echo.Context, a *ask.Recorded) error {
 	var result struct {
 		Headers map[string]string
 		Body    json.RawMessage
 	}
-	d := a.failure
+	d := a.Failure
 	if d == nil || d.Error == nil {
 		return fail("not_running", "the request was not sent: the session is being undone, or has ended").of(l.id)
 	}

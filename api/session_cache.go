@@ -10,6 +10,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga/history"
+	"recourse/saga/kinds/ask"
 )
 
 // Bounds of the sessions in memory.
@@ -104,7 +105,7 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	if l.def.Session == nil {
 		return nil, fail("session_not_found", "saga %s is not a session: GET /v1/sagas/%s shows it", id, id).of(id)
 	}
-	l.log, l.models, l.shared = new(history.Steps), newModelIndex(), e
+	l.log, l.models, l.shared = new(history.Steps), ask.NewIndex(), e
 	for i := range l.records {
 		if err := l.index(&l.records[i]); err != nil {
 			return nil, err
@@ -124,5 +125,5 @@ func (l *live) admit() error {
 
 // index adds a record of a session to what its requests read.
 func (l *live) index(r *journal.Record) error {
-	return errors.Join(l.log.Add(r), l.models.add(r))
+	return errors.Join(l.log.Add(r), l.models.Add(r))
 }

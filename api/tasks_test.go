@@ -117,7 +117,7 @@ func TestTaskFails(t *testing.T) {
 		{"text", `, "error": "no such page"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "no such page"}, "0"},
 		{"object", `, "error": {"code": "gone", "title": "it is gone", "detail": "since 1999"}, "cost": 0.50`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "it is gone: since 1999"}, "0.50"},
 		{"detail", `, "error": {"detail": "since 1999"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "since 1999"}, "0"},
-		{"no words", `, "error": {"code": "gone"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "no reason was given"}, "0"},
+		{"no words", `, "error": {"code": "gone"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "the worker gave no reason"}, "0"},
 		{"in doubt", `, "error": "half done", "in_doubt": true`, saga.Stuck, journal.InDoubt, saga.Failure{Code: "task_failed", Detail: "half done"}, "0"},
 		{"long", `, "error": "` + strings.Repeat("é", 5000) + `"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: strings.Repeat("é", 1999) + "…"}, "0"},
 	}

@@ -38,7 +38,7 @@ var may = map[string][]string{
 	"saga/machine":           {"internal/cloudevent", "compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
 	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
 	"saga/dsl":               {"internal/spelling", "saga", "saga/expr", "journal", "idempotency", "retry"},
-	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
+	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "saga/history", "journal", "retry", "idempotency"},
 	"saga/kinds/http/client": {"internal/egress", "internal/httptext", "retry", "saga", "saga/expr", "saga/kinds"},
 	"saga/kinds/ask/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},

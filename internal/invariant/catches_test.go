@@ -372,6 +372,12 @@ var bad = []struct {
 		s.Records = slices.Insert(s.Records, len(s.Records)-1, *record(t, s, journal.Intent, "llm[0]", 1))
 		reseal(s)
 	}},
+	{"a request to a model is sent again", 27, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
+		sent := *record(t, s, journal.Intent, "llm[0]", 1)
+		i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "llm[0]" })
+		s.Records = slices.Insert(s.Records, i+1, sent)
+		reseal(s)
+	}},
 	{"committed while a model is asked", 25, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Outcome && r.Path == "llm[0]" })
 		reseal(s)

@@ -72,6 +72,7 @@ var Names = map[int]string{
 	24: "a session's call belongs to the life that was attached last",
 	25: "a session is committed with no call open, and nothing of it is sent or undone after that",
 	26: "a session calls only its actions, within their limits, and asks only its models",
+	27: "a request to a model is sent once",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

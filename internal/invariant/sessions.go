@@ -3,6 +3,7 @@ package invariant
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"recourse/journal"
@@ -173,6 +174,7 @@ func (c *sagaCheck) session(t *sagaState) {
 	paid := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
 	committed, failing := false, false
 	inFlight := make(map[string]bool) // forward requests of calls, by path
+	questions := questions{sent: make(map[string]bool), asked: make(map[string]int)}
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.CalledData:
@@ -181,12 +183,16 @@ func (c *sagaCheck) session(t *sagaState) {
 				c.begins(t, &all, r, d)
 			case saga.ModelAsk:
 				c.mayAsk(t, r, d)
+				c.asks(&questions, r, d)
 			default:
 				c.repeats(t, &all, r, d)
 				c.limits(t, &all, r, d)
 				c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
 			}
 		case *saga.IntentData:
+			if _, model := questions.sent[r.Path]; model {
+				c.sentOnce(&questions, r)
+			}
 			c.mayBeSent(&all, r, d, committed)
 			if s := all.byPath[r.Path]; s != nil && s.data.What == saga.ActionCall && d.Request != nil && d.Awaited == nil && r.Way == journal.Do {
 				inFlight[r.Path] = true
@@ -210,6 +216,29 @@ func (c *sagaCheck) session(t *sagaState) {
 		paid.take(r, t.data[i])
 		all.apply(r, t.data[i])
 	}
+}
+
+// questions are a session's requests to models at some record.
+type questions struct {
+	sent  map[string]bool // whether it was sent, by path
+	asked map[string]int  // how many have an identity
+}
+
+// asks checks the part of invariant 27 about the record that adds a request to a model.
+func (c *sagaCheck) asks(q *questions, r journal.Record, d *saga.CalledData) {
+	if _, twice := q.sent[r.Path]; twice || r.Path != "llm["+strconv.Itoa(len(q.sent))+"]" || d.N != q.asked[d.Identity] {
+		c.say(27, r.Seq, "record %d is not the next request to a model: %s, the %dth with its identity", r.Seq, r.Path, d.N)
+	}
+	q.sent[r.Path] = false
+	q.asked[d.Identity]++
+}
+
+// sentOnce checks the part of invariant 27 about the intent of a request to a model.
+func (c *sagaCheck) sentOnce(q *questions, r journal.Record) {
+	if q.sent[r.Path] {
+		c.say(27, r.Seq, "record %d sends the request to a model %s once more", r.Seq, r.Path)
+	}
+	q.sent[r.Path] = true
 }
 
 // action returns the policy of an action; nil if it is unknown, or the session does not have it.

@@ -19,6 +19,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/ask"
 	"recourse/saga/machine"
 )
 
@@ -96,13 +97,14 @@ var agentPolicies = []saga.SessionData{
 var agentDefinitions = compileSessions()
 
 func compileSessions() map[string]*saga.Definition {
-	o := dsl.Options{Kinds: kinds.All(), Actions: actionsOf(agentActions)}
+	o := dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Actions: actionsOf(agentActions)}
 	defs := make(map[string]*saga.Definition)
 	for i := range agentPolicies {
 		def, errs := dsl.Session(&agentPolicies[i], o)
 		if errs != nil {
 			panic(errs)
 		}
+		def.Session.Ask = impatient(def.Session.Ask)
 		defs[def.Name] = def
 	}
 	return defs
@@ -140,6 +142,8 @@ type agent struct {
 	given   map[string]string // the path that answered a call, by its place in the plan
 	first   map[string]string // the path that answered the first call of a life, by identity
 	m       *machine.Machine  // as far as the agent has read the journal
+	index   *ask.Index        // likewise
+	heard   map[string]string // the hash of the answer to the k-th time that a question was asked
 }
 
 // task is a part of an agent's program: calls that it makes at the same time, the undo of one, or a
@@ -148,6 +152,7 @@ type task struct {
 	calls []saga.CallAction
 	undo  bool // of the first call of the task before
 	own   *ownTask
+	model *modelTask
 }
 
 // agentProcess is one process of an agent. It may live on, without knowing, when another one has
@@ -161,17 +166,23 @@ type agentProcess struct {
 	asleep  time.Time // it is suspended until then
 	renewed time.Time // when its lease was renewed
 	life    int
-	asked   map[string]int // calls that it has made, by identity
+	asked   map[string]int     // calls that it has made, by identity
+	used    map[string]ask.Use // questions that it has asked, by path
+	heard   map[string]int     // answers that it has heard, by identity
 }
 
 // open opens a session, under a key, and starts the agent.
 func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
-	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string)}
+	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string)}
 	for i := range 1 + rng.IntN(4) {
 		if rng.IntN(3) == 0 {
 			a.plan = append(a.plan, task{own: newOwnTask(rng, i)})
+			continue
+		}
+		if rng.IntN(3) == 0 {
+			a.plan = append(a.plan, task{model: newModelTask(rng)})
 			continue
 		}
 		a.plan = append(a.plan, policyTask(rng, policy))
@@ -218,7 +229,7 @@ func policyTask(rng *rand.Rand, policy *saga.SessionData) (t task) {
 // begin starts a process of the agent. previous is the secret of the process before, if it is
 // known.
 func (a *agent) begin(previous string) {
-	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int)}
+	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int), used: make(map[string]ask.Use), heard: make(map[string]int)}
 	a.born++
 	p.secret = fmt.Sprintf("%x", sha256.Sum256([]byte(a.session.String()+strconv.Itoa(p.number))))
 	a.process = p
@@ -350,6 +361,9 @@ func (a *agent) read() {
 		if err := a.m.Apply(r); err != nil {
 			panic(err)
 		}
+		if err := a.index.Add(&r); err != nil {
+			panic(err)
+		}
 	}
 }
 
@@ -385,6 +399,11 @@ func (p *agentProcess) send(message uuid.UUID, c saga.Command) {
 	s, a := p.a.s, p.a
 	m := s.message(a.session, c)
 	m.ID = message
+	if o, ok := c.Do.(saga.AskModel); ok {
+		if err := s.store.PutBlobs(ctx, a.session, o.Blobs); err != nil && !errors.Is(err, journal.ErrEnded) {
+			panic(err)
+		}
+	}
 	n := s.nodes[s.aside.IntN(len(s.nodes))]
 	if !n.alive || s.aside.IntN(2) == 0 {
 		s.deliver(m)
@@ -417,6 +436,10 @@ func (p *agentProcess) run(at int) {
 	}
 	if own := a.plan[at].own; own != nil {
 		p.begin(own, func() { p.think(func() { p.run(at + 1) }) })
+		return
+	}
+	if model := a.plan[at].model; model != nil {
+		p.question(model, 0, false, func() { p.think(func() { p.run(at + 1) }) })
 		return
 	}
 	open := len(a.plan[at].calls)
@@ -546,6 +569,7 @@ func (s *sim) checkSession(id uuid.UUID, def *saga.Definition, records []journal
 		return
 	}
 	s.checkOwn(id, records)
+	s.checkModels(id, records)
 	stands := make(map[string][]string)
 	for _, r := range records {
 		if r.Kind != journal.Called {

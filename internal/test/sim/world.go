@@ -29,16 +29,18 @@ const remembered = 2*time.Second + time.Second + margin
 //	GET /status/<service>?key=K  {"count": …, "id": …}
 //	GET /look                    {}
 type theWorld struct {
-	s      *sim
-	o      Options
-	ledger world.Ledger
-	keys   map[string]*stored
-	made   map[string]string // effect id → key
-	byKey  map[string][]string
-	undone map[string]bool // effect id
-	barred map[string]bool // keys that were undone before their effect
-	refuse map[string]bool // keys that the service refuses for business reasons, each time
-	n      int
+	s       *sim
+	o       Options
+	ledger  world.Ledger
+	keys    map[string]*stored
+	made    map[string]string // effect id → key
+	byKey   map[string][]string
+	undone  map[string]bool   // effect id
+	answers map[string]string // of models, by key
+	billed  map[string]int    // requests to models, by key
+	barred  map[string]bool   // keys that were undone before their effect
+	refuse  map[string]bool   // keys that the service refuses for business reasons, each time
+	n       int
 }
 
 type stored struct {
@@ -48,7 +50,7 @@ type stored struct {
 }
 
 func newWorld(s *sim, o Options) *theWorld {
-	return &theWorld{s: s, o: o, keys: make(map[string]*stored), made: make(map[string]string), byKey: make(map[string][]string), undone: make(map[string]bool),
+	return &theWorld{s: s, o: o, answers: make(map[string]string), billed: make(map[string]int), keys: make(map[string]*stored), made: make(map[string]string), byKey: make(map[string][]string), undone: make(map[string]bool),
 		barred: make(map[string]bool), refuse: make(map[string]bool)}
 }
 
@@ -88,6 +90,14 @@ func (w *theWorld) arrive(send machine.Send, answer func(saga.Answer)) {
 		return
 	case s.fault(World401, u.Path):
 		back(reply(401, `{}`))
+		return
+	}
+	if isModel(u) {
+		a := w.answer(send)
+		if s.fault(AnswerLost, u.Path) {
+			a = saga.Answer{Sent: true, Code: "connection"}
+		}
+		back(a)
 		return
 	}
 	a := w.process(u, send, took)

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/kinds/ask"
+)
+
+// content returns a content of the session by its hash. Errors: ask.ErrErased, those of the store.
+func (l *live) content(ctx context.Context, hash string) ([]byte, error) {
+	return Content(ctx, l.s.cfg.Store, l.id, hash)
+}
+
+// Content returns a content of a session by its hash, in hex. Errors: ask.ErrErased, those of the
+// store.
+func Content(ctx context.Context, store journal.Store, session uuid.UUID, hash string) ([]byte, error) {
+	var sum [32]byte
+	if n, err := hex.Decode(sum[:], []byte(hash)); err != nil || n != len(sum) {
+		return nil, fmt.Errorf("%w: hash %q", saga.ErrUnreadable, hash)
+	}
+	blobs, err := store.Blobs(ctx, session, [][32]byte{sum})
+	if err != nil {
+		return nil, err
+	}
+	if len(blobs) == 0 {
+		return nil, ask.ErrErased
+	}
+	return ask.Unpack(blobs[0])
+}
+
+// mostLives is how many sessions have the requests of their last life remembered.
+const mostLives = 10_000
+
+// lifeMemory remembers what the last life of each session has asked for. It is kept in memory:
+// after a restart, or on another node, a request gets the response to an earlier one again, and
+// never has a second effect.
+type lifeMemory struct {
+	mu       sync.Mutex
+	sessions map[uuid.UUID]*lifeRequests // guarded by mu
+}
+
+type lifeRequests struct {
+	life  int
+	calls map[string]int     // calls whose ends the agent has got, by identity
+	asks  map[string]ask.Use // by path
+}
+
+// with passes what a life has asked for.
+func (a *lifeMemory) with(session uuid.UUID, life int, do func(*lifeRequests)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.sessions[session]
+	if l == nil || l.life != life {
+		if a.sessions == nil {
+			a.sessions = make(map[uuid.UUID]*lifeRequests)
+		}
+		for other := range a.sessions { // any of them
+			if len(a.sessions) < mostLives {
+				break
+			}
+			delete(a.sessions, other)
+		}
+		l = &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use)}
+		a.sessions[session] = l
+	}
+	do(l)
+}
+
+// count returns how many calls with this identity the life has made.
+func (a *lifeMemory) count(session uuid.UUID, life int, identity string) (n int) {
+	a.with(session, life, func(l *lifeRequests) { n = l.calls[identity] })
+	return n
+}
+
+// add counts a call that came after so many others. Two requests at once are one call.
+func (a *lifeMemory) add(session uuid.UUID, life int, identity string, before int) {
+	a.with(session, life, func(l *lifeRequests) { l.calls[identity] = max(l.calls[identity], before+1) })
+}

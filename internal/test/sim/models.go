@@ -1,0 +1,194 @@
+package sim
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/kinds/ask"
+	"recourse/saga/kinds/llm"
+	"recourse/saga/machine"
+)
+
+// models are the providers of the simulated world, and their prices.
+var models = llm.Config{
+	Providers: []llm.Provider{{Name: "w", BaseURL: "http://w/llm"}},
+	Prices:    map[string]llm.Price{"m": {Input: "10", Output: "1000"}},
+}
+
+// impatient returns the step of a question with a short timeout, so that a lost response does not
+// take most of a run's time.
+func impatient(step *saga.Step) *saga.Step {
+	quick := *step
+	quick.Timeout = 2 * time.Second
+	return &quick
+}
+
+// modelTask is a question that an agent asks a model.
+type modelTask struct{ text string }
+
+func newModelTask(rng *rand.Rand) *modelTask { return &modelTask{strconv.Itoa(rng.IntN(2))} }
+
+// prompt returns the question as this process writes it. The members may come in another order than
+// in an earlier process, and it names another user.
+func (t *modelTask) prompt(p *agentProcess) *ask.Prompt {
+	messages := `"messages":[{"role":"user","content":"ask ` + t.text + `"}]`
+	body := `{"model":"m","max_tokens":9,` + messages + `}`
+	if p.number%2 == 1 {
+		body = `{` + messages + `, "user":"p` + strconv.Itoa(p.number) + `", "max_tokens":9, "model":"m"}`
+	}
+	route, _ := ask.Find(llm.OpenAIAPI, "/chat/completions")
+	prompt, err := ask.Parse(route, []byte(body), "", nil, ask.Rules{})
+	if err != nil {
+		panic(err)
+	}
+	return prompt
+}
+
+// question asks a model, as package api does: the recorded answer, or a new one. After a failure,
+// or if it loses patience, it asks again.
+func (p *agentProcess) question(t *modelTask, try int, again bool, then func()) {
+	a := p.a
+	a.read()
+	if life, _, _ := a.m.Life(); life != p.life || a.m.Closed() {
+		p.dead = true
+		return
+	}
+	prompt := t.prompt(p)
+	if found := a.index.Answers(prompt.Identity, p.used, again); found != nil {
+		p.hear(t, try, found.Path, then)
+		return
+	}
+	c := saga.AskModel{Life: p.life, Identity: prompt.Identity, Blobs: prompt.Keep(a.index.Node), Input: saga.Encode(prompt.Question)}
+	p.ask(saga.Command{Do: c}, func(path string, no *machine.Refusal) {
+		switch {
+		case no == nil:
+			p.hear(t, try, path, then)
+		case no.Code == "budget_exhausted" || no.Code == "limit":
+			then()
+		default:
+			p.refused(no, func() { p.question(t, try, again, then) })
+		}
+	})
+}
+
+// hear waits for the answer to a question.
+func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
+	s, a := p.a.s, p.a
+	p.used[path] = ask.Served
+	a.read()
+	found := a.index.At(path)
+	switch {
+	case found == nil:
+		s.violate(a.session, "27: the question %s was asked, and is not in the journal", path)
+		return
+	case !found.Ended && a.m.Ended():
+		then()
+		return
+	case !found.Ended && s.aside.IntN(4) == 0: // it loses patience
+		p.used[path] = ask.Left
+		p.later(s.aside.between(0, time.Second), func() { p.question(t, try, s.aside.IntN(2) == 0, then) })
+		return
+	case !found.Ended:
+		p.later(s.aside.between(50*time.Millisecond, 500*time.Millisecond), func() { p.hear(t, try, path, then) })
+		return
+	case found.Output == nil && try < 2:
+		p.later(s.aside.between(0, time.Second), func() { p.question(t, try+1, false, then) })
+		return
+	case found.Output == nil:
+		then()
+		return
+	}
+	// The k-th answer to a question is the same in every life.
+	k := t.text + "#" + strconv.Itoa(p.heard[t.text])
+	p.heard[t.text]++
+	switch before := a.heard[k]; {
+	case before == "":
+		a.heard[k] = found.Output.Answer
+	case before != found.Output.Answer:
+		s.violate(a.session, "27: %s answers a question that had another answer in an earlier life", path)
+	}
+	if content := s.content(a.session, found.Output.Answer); content != s.world.answers[found.Key] {
+		s.violate(a.session, "27: the answer to %s is %q, and the provider's was %q", path, content, s.world.answers[found.Key])
+	}
+	then()
+}
+
+// content returns a content of a session; "" if there is none.
+func (s *sim) content(session uuid.UUID, hash string) string {
+	sum, err := hex.DecodeString(hash)
+	if err != nil || len(sum) != 32 {
+		return ""
+	}
+	blobs, err := s.store.Blobs(ctx, session, [][32]byte{[32]byte(sum)})
+	if err != nil {
+		panic(err)
+	}
+	if len(blobs) == 0 {
+		return ""
+	}
+	content, err := ask.Unpack(blobs[0])
+	if err != nil {
+		return ""
+	}
+	return string(content)
+}
+
+// answer returns the answer of a model, which is another one to each request. The provider bills
+// it.
+func (w *theWorld) answer(send machine.Send) saga.Answer {
+	w.billed[send.Key]++
+	w.n++
+	content := fmt.Sprint("answer ", w.n, " to ", send.Path)
+	m := ask.Meaning{ID: content, Model: "m", Finish: "stop", Whole: true}
+	if w.s.aside.IntN(3) > 0 { // otherwise the cost is not known
+		m.Tokens = &llm.Tokens{Input: 5, Output: 3}
+	}
+	if w.s.aside.IntN(8) == 0 {
+		m.Whole = false // it was cut
+	}
+	if m.Whole {
+		w.answers[send.Key] = content
+	}
+	return saga.Answer{Sent: true, Status: 200, Headers: map[string]string{"content-type": "application/json"}, Body: saga.Encode(m), Content: []byte(content)}
+}
+
+// isModel reports whether a request goes to a provider.
+func isModel(u *url.URL) bool { return u.Path == "/llm/chat/completions" }
+
+// checkModels checks that a question was sent at most once, and that the store has the content of
+// each recorded question and answer.
+func (s *sim) checkModels(id uuid.UUID, records []journal.Record) {
+	index := ask.NewIndex()
+	var paths []string
+	for i := range records {
+		if err := index.Add(&records[i]); err != nil {
+			panic(err)
+		}
+		if found := index.At(records[i].Path); found != nil && records[i].Kind == journal.Called {
+			paths = append(paths, found.Path)
+		}
+	}
+	for _, path := range paths {
+		found := index.At(path)
+		if n := s.world.billed[found.Key]; n > 1 {
+			s.violate(id, "27: the question %s was sent %d times", path, n)
+		}
+		body, err := found.Question.Assemble(func(hash string) ([]byte, error) {
+			if content := s.content(id, hash); content != "" {
+				return []byte(content), nil
+			}
+			return nil, ask.ErrErased
+		})
+		if err != nil || len(body) == 0 {
+			s.violate(id, "27: the contents of the question %s are not stored: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package ask
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/history"
+)
+
+// Recorded is a request to a model in a session's journal.
+type Recorded struct {
+	Path, Key string
+	Life      int
+	identity  string
+	Question  Question
+	Ended     bool
+	Output    *Output // of its answer; nil: it has none
+	Failure   *saga.OutcomeData
+}
+
+// Index finds a session's requests to models.
+type Index struct {
+	all        map[string]*Recorded   // by path
+	identities map[string][]*Recorded // in the order of their records
+	places     map[string][]*Recorded // likewise
+	nodes      map[string]string      // the contents that end conversations, by Question.Chain
+	responses  map[string]bool        // ids of the responses that the session's models have made
+}
+
+// NewIndex returns an index without requests.
+func NewIndex() *Index {
+	return &Index{all: make(map[string]*Recorded), identities: make(map[string][]*Recorded), places: make(map[string][]*Recorded),
+		nodes: make(map[string]string), responses: make(map[string]bool)}
+}
+
+// Add adds a record, if it belongs to a request to a model.
+func (x *Index) Add(r *journal.Record) error {
+	switch r.Kind {
+	case journal.Called:
+		d, ok := history.DataOf[saga.CalledData](r)
+		if !ok || d.What != saga.ModelAsk {
+			return nil
+		}
+		a := &Recorded{Path: r.Path, Life: d.Life, identity: d.Identity}
+		if err := json.Unmarshal(d.Input, &a.Question); err != nil {
+			return fmt.Errorf("%w: %s: %w", saga.ErrUnreadable, r.Path, err)
+		}
+		x.all[a.Path] = a
+		x.identities[a.identity] = append(x.identities[a.identity], a)
+		x.places[a.Question.Place] = append(x.places[a.Question.Place], a)
+		if a.Question.Conversation != "" {
+			x.nodes[a.Question.Chain] = a.Question.Conversation
+		}
+	case journal.Intent:
+		if a := x.all[r.Path]; a != nil {
+			a.Key = r.Key
+		}
+	case journal.Outcome:
+		a := x.all[r.Path]
+		d, ok := history.DataOf[saga.OutcomeData](r)
+		if a == nil || !ok {
+			return nil
+		}
+		if a.Ended = true; r.Class != journal.Succeeded {
+			a.Failure = &d
+			return nil
+		}
+		a.Output = new(Output)
+		if err := json.Unmarshal(d.Output, a.Output); err != nil {
+			return fmt.Errorf("%w: %s: %w", saga.ErrUnreadable, r.Path, err)
+		}
+		x.responses[a.Output.ID] = true
+	case journal.Skipped, journal.Decided:
+		if a := x.all[r.Path]; a != nil { // it was never sent
+			a.Ended, a.Failure = true, &saga.OutcomeData{}
+		}
+	}
+	return nil
+}
+
+// stands reports whether the request has an answer, or may get one.
+func (a *Recorded) stands() bool { return !a.Ended || a.Output != nil }
+
+// Answers returns the recorded request whose answer a request with this identity gets: the first
+// that no other request of this life has. again says that the client sends a request again: then it
+// gets the same one. nil: there is none.
+func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recorded {
+	var last *Recorded
+	for _, a := range x.identities[identity] {
+		use, is := used[a.Path]
+		switch {
+		case !a.stands() && is:
+			last = nil // the client sends this one again, not one before it
+		case !a.stands():
+		case !is, use == Left:
+			return a
+		default:
+			last = a
+		}
+	}
+	if again {
+		return last
+	}
+	return nil
+}
+
+// Diverges returns the request of an earlier life at the place of p, which this life has not made
+// and makes no more, because it makes p; nil: there is none.
+func (x *Index) Diverges(p *Prompt, life int, used map[string]Use) *Recorded {
+	for _, a := range x.places[p.Place] {
+		if _, is := used[a.Path]; !is && a.Life < life && a.Output != nil && a.Question.Route == p.Route {
+			return a
+		}
+	}
+	return nil
+}
+
+// Use says what became of a recorded request in a life.
+type Use int
+
+const (
+	Served Use = iota + 1 // a client gets its answer, or has got it
+	Left                  // the client has left before the last byte
+)
+
+// At returns the request with this path; nil if there is none.
+func (x *Index) At(path string) *Recorded { return x.all[path] }
+
+// Node returns the content that ends a conversation with this Question.Chain; "" for none.
+func (x *Index) Node(chain string) string { return x.nodes[chain] }
+
+// Made reports whether a response with this id answers a request of the session.
+func (x *Index) Made(response string) bool { return x.responses[response] }
