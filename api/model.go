@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/ask"
 	"recourse/saga/kinds/llm"
@@ -431,8 +432,27 @@ func (l *live) storeContents(ctx context.Context, id uuid.UUID, cmd saga.Command
 	if !ok || len(o.Blobs) == 0 {
 		return nil
 	}
-	if err := l.s.cfg.Store.PutBlobs(ctx, id, o.Blobs); err != nil {
+	err := l.s.cfg.Store.PutBlobs(ctx, id, o.Blobs)
+	if errors.Is(err, journal.ErrEnded) {
+		return fail("not_running", "the session has ended: open another one").of(id)
+	}
+	if err != nil {
 		return fmt.Errorf("contents of a request: %w", err)
 	}
 	return nil
+}
+
+// eraseContent serves DELETE /v1/sessions/{id}/content.
+func (s *server) eraseContent(c echo.Context) error {
+	id, err := sagaID(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.session(c, id); err != nil {
+		return err
+	}
+	if _, err := s.cfg.Store.EraseBlobs(c.Request().Context(), id); err != nil {
+		return sagaError(id, err)
+	}
+	return c.NoContent(http.StatusNoContent)
 }

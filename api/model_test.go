@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -438,4 +440,44 @@ func TestModelOtherNode(t *testing.T) {
 	if n := len(x.model.Bills()); n != 3 {
 		t.Errorf("%d requests were sent, want 3", n)
 	}
+}
+
+// TestModelContentErased: what a session has asked and heard can be erased once it has ended. The
+// journal stays, without the texts.
+func TestModelContentErased(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, "")
+		id := uuid.FromStringOrNil(a.id)
+		a.ask(modelRequests[0].path, fmt.Sprintf(modelRequests[0].body, "")).want(200)
+		texts := func() (n int) {
+			records, err := x.store.Records(t.Context(), id, 0, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var hashes [][32]byte
+			for i := range records {
+				if strings.Contains(string(records[i].Data), "book_flight") {
+					t.Errorf("record %d has a text: %s", records[i].Seq, records[i].Data)
+				}
+				for _, hash := range regexp.MustCompile(`[0-9a-f]{64}`).FindAll(records[i].Data, -1) {
+					b, _ := hex.DecodeString(string(hash))
+					hashes = append(hashes, [32]byte(b))
+				}
+			}
+			blobs, err := x.store.Blobs(t.Context(), id, hashes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(blobs)
+		}
+		if n := texts(); n < 3 {
+			t.Errorf("%d contents, want the rest of the request, its conversation and the answer", n)
+		}
+		x.do("DELETE", "/v1/sessions/"+a.id+"/content", "").want(409)
+		a.do("POST", "/commit", "").want(200)
+		x.do("DELETE", "/v1/sessions/"+a.id+"/content", "").want(204)
+		if n := texts(); n != 0 {
+			t.Errorf("%d contents after they were erased", n)
+		}
+	})
 }

@@ -50,6 +50,7 @@ func (s *server) sessionRoutes() []route {
 		of(http.MethodPost, ofSession+"/commit", opLife, "", s.commit),
 		of(http.MethodPost, ofSession+"/abort", opLife, opCancel, s.abort),
 		of(http.MethodGet, ofSession+"/summary", opLife, opRead, s.summary),
+		{method: http.MethodDelete, path: ofSession + "/content", op: opOperate, handler: s.eraseContent},
 	}
 }
 

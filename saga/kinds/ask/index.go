@@ -120,6 +120,7 @@ func (x *Index) Diverges(p *Prompt, life int, used map[string]Use) *Recorded {
 // Use says what became of a recorded request in a life.
 type Use int
 
+// The values of Use.
 const (
 	Served Use = iota + 1 // a client gets its answer, or has got it
 	Left                  // the client has left before the last byte
