@@ -26,7 +26,7 @@ type inboxEntry struct {
 }
 
 // inboxKinds are the values of the kind filter.
-var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession}
+var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat}
 
 // inbox serves GET /v1/inbox, the oldest first.
 func (s *server) inbox(c echo.Context) error {

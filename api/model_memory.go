@@ -40,7 +40,7 @@ const mostLives = 10_000
 
 // lifeMemory remembers what the last life of each session has asked for. It is kept in memory:
 // after a restart, or on another node, a request gets the response to an earlier one again, and
-// never has a second effect.
+// never has a second effect; and a call may wait for a person that would not have to.
 type lifeMemory struct {
 	mu       sync.Mutex
 	sessions map[uuid.UUID]*lifeRequests // guarded by mu
@@ -50,6 +50,7 @@ type lifeRequests struct {
 	life  int
 	calls map[string]int     // calls whose ends the agent has got, by identity
 	asks  map[string]ask.Use // by path
+	paths map[string]bool    // of the calls that it has asked for
 }
 
 // with passes what a life has asked for.
@@ -67,7 +68,7 @@ func (a *lifeMemory) with(session uuid.UUID, life int, do func(*lifeRequests)) {
 			}
 			delete(a.sessions, other)
 		}
-		l = &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use)}
+		l = &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use), paths: make(map[string]bool)}
 		a.sessions[session] = l
 	}
 	do(l)

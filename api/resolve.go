@@ -10,7 +10,7 @@ import (
 )
 
 // outcomes lists the outcomes that resolve a step.
-const outcomes = "succeeded, failed, retry, skip or compensated"
+const outcomes = "succeeded, failed, retry, skip or compensated; of a call that may repeat an earlier one, same or new"
 
 // resolve serves POST /v1/sagas/{id}/steps/{path}/resolve.
 func (s *server) resolve(c echo.Context) error {
@@ -21,7 +21,7 @@ func (s *server) resolve(c echo.Context) error {
 	to := saga.Resolve{Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key")}
 	cmd := saga.Command{Do: to, Path: param(c, "path"), Reason: o.reason(true)}
 	switch to.Outcome {
-	case "succeeded", "failed", "retry", "skip", "compensated":
+	case "succeeded", "failed", "retry", "skip", "compensated", saga.SameEffect, saga.NewEffect:
 	case "":
 		o.bad("/outcome", "missing_field", "say how it ended: outcome is %s", outcomes)
 	default:

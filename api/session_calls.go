@@ -68,11 +68,17 @@ func (s *server) call(c echo.Context) error {
 		return asProblem(refusal).of(l.id)
 	}
 	cmd.Before = s.asked.count(l.id, l.number, identity)
+	// A call that this life has asked for is not taken for one that it may repeat. If that is
+	// forgotten, a person is asked once too often, and no effect is repeated.
+	s.asked.with(l.id, l.number, func(r *lifeRequests) {
+		cmd.Resembles = l.m.Resembles(cmd.Action, l.number, func(path string) bool { return r.paths[path] })
+	})
 	known := l.m.CallCount()
 	path, err := l.ask(c, saga.Command{Do: cmd})
 	if err != nil {
 		return err
 	}
+	s.asked.with(l.id, l.number, func(r *lifeRequests) { r.paths[path] = true })
 	replayed := l.m.CallIndex(path) < known
 	if err := l.awaitCall(c, path, max(time.Until(until), 0)); err != nil {
 		return err

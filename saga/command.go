@@ -66,6 +66,10 @@ type (
 		// counts them. After a crash it begins at 0 again, which repeats a response and never an
 		// effect.
 		Before int `json:"before,omitempty"`
+		// Resembles is the path of the oldest call of an earlier life that this one may repeat, as
+		// [recourse/saga/machine.Machine.Resembles] finds it; "": none. The caller does not know
+		// whether it matters.
+		Resembles string `json:"resembles,omitempty"`
 	}
 	// BeginStep begins an attempt of a step that the agent of a session does itself.
 	BeginStep struct {
@@ -112,7 +116,7 @@ type (
 	}
 	// Resolve settles a step that needs a person.
 	Resolve struct {
-		Outcome string          `json:"outcome"` // succeeded, failed, retry, skip or compensated
+		Outcome string          `json:"outcome"` // succeeded, failed, retry, skip, compensated, SameEffect or NewEffect
 		Output  json.RawMessage `json:"output,omitempty"`
 		NewKey  bool            `json:"new_key,omitempty"`
 	}

@@ -17,6 +17,7 @@ const (
 	InboxHeld     = "held"
 	InboxBudget   = "budget"
 	InboxSession  = "session" // of a session: no process of its agent came back
+	InboxRepeat   = "repeat"  // of a session: a call may repeat one of an earlier life
 )
 
 // Entry is an inbox entry: an item that needs a person.

@@ -229,7 +229,16 @@ type CalledData struct {
 	Own      *OwnData        `json:"own,omitempty"`     // of an own step's first attempt
 	Request  string          `json:"request,omitempty"` // the Idempotency-Key of the request that began the attempt
 	Diverged *Divergence     `json:"diverged,omitempty"`
+	// Resembles is the path of a call of an earlier life. A person has to say whether this one
+	// means the same effect.
+	Resembles string `json:"resembles,omitempty"`
 }
+
+// The outcomes of a call that may repeat one of an earlier life.
+const (
+	SameEffect = "same" // nothing is sent, and the answer is that of the earlier call
+	NewEffect  = "new"  // it is sent
+)
 
 // CommittedData is the data of `committed`: the agent's work is over, and nothing will be undone.
 type CommittedData struct {

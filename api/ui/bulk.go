@@ -31,7 +31,7 @@ func groupsOf(list []entry, w who) map[string]int {
 	groups := map[string]int{}
 	for _, e := range list {
 		switch {
-		case e.Path == "" || e.Kind == saga.InboxBudget:
+		case e.Path == "" || e.Kind == saga.InboxBudget || e.Kind == saga.InboxRepeat:
 		case e.Kind == saga.InboxApproval && !w.Can("decide"), e.Kind != saga.InboxApproval && !w.Can("operate"):
 		default:
 			groups[groupOf(e)]++

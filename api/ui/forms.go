@@ -69,6 +69,9 @@ func (f entryForms) Approval() bool { return f.Kind == saga.InboxApproval }
 // Budget reports whether the entry needs a higher budget. The saga's page has the form for it.
 func (f entryForms) Budget() bool { return f.Kind == saga.InboxBudget }
 
+// Repeat reports whether a person has to compare a call of a session with an earlier one.
+func (f entryForms) Repeat() bool { return f.Kind == saga.InboxRepeat }
+
 // Session reports whether no process of an agent has come back to its session.
 func (f entryForms) Session() bool { return f.Kind == saga.InboxSession }
 
@@ -145,6 +148,9 @@ func (f entryForms) Outcomes() []outcome {
 		"retry":       {Title: "Send it again", Then: "The same request is sent at once, with the same key.", NewKey: f.Kind == saga.InboxStuck && !undo},
 		"skip":        {Title: "Leave it", Then: "The saga continues without the step."},
 		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed and undone. The steps before it are undone, too."},
+
+		saga.SameEffect: {Title: "It is the same", Then: "Nothing is sent. The agent gets the answer of the earlier call."},
+		saga.NewEffect:  {Title: "It is another effect", Then: "The call is sent, after its approval if it needs one."},
 	}
 	if undo {
 		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent with a new key.", Output: "another input for the undo's templates"}

@@ -189,3 +189,20 @@ func TestFormsOfRoles(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatForm: the form about a call that may repeat an earlier one has both outcomes.
+func TestRepeatForm(t *testing.T) {
+	f := entryForms{entry: entry{Kind: saga.InboxRepeat, Path: "refund[1]", Entry: saga.Entry{Way: "do", Actions: []string{saga.SameEffect, saga.NewEffect}}}}
+	var words []string
+	for _, o := range f.Outcomes() {
+		if words = append(words, o.Word); o.Title == "" || o.Then == "" {
+			t.Errorf("%+v", o)
+		}
+	}
+	if got := strings.Join(words, " "); got != "same new" || !f.Repeat() || f.Program() || f.NewKey() || f.Output() != "" {
+		t.Errorf("outcomes %s of %+v", got, f)
+	}
+	if n := groupsOf([]entry{f.entry, f.entry}, who{May: []string{"operate"}}); len(n) != 0 {
+		t.Errorf("calls are compared together: %v", n)
+	}
+}

@@ -55,18 +55,18 @@ func (e inboxEntry) Seen() string {
 }
 
 // inboxKinds are the kinds of entries, in the order of the links.
-var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession}
+var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat}
 
 // kindTitles are the titles of the kinds.
 var kindTitles = map[string]string{
 	saga.InboxApproval: "approval", saga.InboxInDoubt: "in doubt", saga.InboxStuck: "stuck", saga.InboxHeld: "held credentials", saga.InboxBudget: "budget",
-	saga.InboxSession: "lost session",
+	saga.InboxSession: "lost session", saga.InboxRepeat: "repetition",
 }
 
 // kindMarks are the symbols of the kinds.
 var kindMarks = map[string]string{
 	saga.InboxApproval: "☞", saga.InboxInDoubt: "?", saga.InboxStuck: "!", saga.InboxHeld: "×", saga.InboxBudget: "¤",
-	saga.InboxSession: "⏏",
+	saga.InboxSession: "⏏", saga.InboxRepeat: "≟",
 }
 
 // Sizes of a page of the inbox, and of the part of the inbox that a filter by definition reads for

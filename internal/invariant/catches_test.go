@@ -347,6 +347,22 @@ var bad = []struct {
 		edit(t, record(t, s, journal.Called, "own.mail", 0), func(d *saga.CalledData) { d.Own.Effect = saga.Undoable })
 		finish(t, s, func(d *saga.FinishedData) { d.Residual[0].Why = "it happened, and no compensation is declared for it" })
 	}},
+	{"a call is sent before a person has compared it", 28, "guarded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "pay[2]" })
+		reseal(s)
+	}},
+	{"a call is sent although it is the same", 28, "guarded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Operator, "pay[2]", 0), func(d *saga.CommandData) { d.Outcome = saga.SameEffect })
+		reseal(s)
+	}},
+	{"a call is compared with one of its own life", 28, "guarded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "pay[3]", 0), func(d *saga.CalledData) { d.Resembles = "pay[2]" })
+		reseal(s)
+	}},
+	{"a call waits although nothing has diverged", 28, "guarded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Called, "llm[0]", 0), func(d *saga.CalledData) { d.Diverged = nil })
+		reseal(s)
+	}},
 	{"more calls than the limit", 26, "session", func(t *testing.T, s *invariant.Saga, _ *good) {
 		r := record(t, s, journal.Outcome, "book[0]", 1)
 		r.Class = journal.Succeeded

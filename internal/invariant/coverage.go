@@ -56,6 +56,7 @@ var needs = map[int]struct{ must, also []need }{
 	24: {},
 	25: {},
 	26: {must: []need{definition}},
+	28: {also: []need{definition}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

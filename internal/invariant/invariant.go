@@ -73,6 +73,7 @@ var Names = map[int]string{
 	25: "a session is committed with no call open, and nothing of it is sent or undone after that",
 	26: "a session calls only its actions, within their limits, and asks only its models",
 	27: "a request to a model is sent once",
+	28: "after a divergence, a call that may repeat one of an earlier life is sent only if a person has said that it is new",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

@@ -265,6 +265,32 @@ func playOwn(t *testing.T) good {
 	}}, nil)
 }
 
+// playGuard plays a session whose second life diverges, and makes three calls that may repeat the
+// first life's. A person finds that one is the same, and that another one is new. The third is read
+// by nobody before the abort.
+func playGuard(t *testing.T) good {
+	t.Helper()
+	call := func(life int, input, resembles string) saga.Command {
+		return saga.Command{Do: saga.CallAction{Life: life, Action: "pay", Input: json.RawMessage(input), Resembles: resembles}}
+	}
+	resolve := func(path, outcome string) saga.Command {
+		return saga.Command{Do: saga.Resolve{Outcome: outcome}, Path: path, Actor: "ann", Reason: "compared"}
+	}
+	question := saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`), Diverged: &saga.Divergence{From: "llm[0]"}}
+	return playDefinition(t, storytest.ParseSession(t, agentActions), storytest.Script{Commands: map[int64]saga.Command{
+		1:  {Do: saga.Attach{Token: "aa"}},
+		2:  call(1, `{"amount":5}`, ""),
+		5:  {Do: saga.Attach{Token: "bb", Previous: "aa"}},
+		6:  {Do: question},
+		9:  call(2, `{"amount":6}`, "pay[0]"),
+		10: resolve("pay[1]", saga.SameEffect),
+		11: call(2, `{"amount":7}`, "pay[0]"),
+		12: resolve("pay[2]", saga.NewEffect),
+		15: call(2, `{"amount":8}`, "pay[0]"),
+		16: {Do: saga.Cancel{}, Reason: "enough"},
+	}}, nil)
+}
+
 // games are plays without violations.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
@@ -292,6 +318,7 @@ var games = map[string]func(*testing.T) good{
 	"unnamed":  func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
 	"session":  playSession,
 	"own":      playOwn,
+	"guarded":  playGuard,
 	"duplicated": func(t *testing.T) good {
 		return play(t, `{"late":false}`, []world.Rule{fault("/pay", 1, world.Do{Duplicate: 2})}, nil)
 	},
@@ -299,7 +326,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "guarded": saga.Compensated, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

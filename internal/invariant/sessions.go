@@ -66,7 +66,9 @@ type callState struct {
 
 	undoing, undone bool
 	approved        bool
-	shown           string // the hash of the request that a person was asked to approve
+	of              *callState // the earlier call that it may repeat; nil: none
+	same, new       bool       // a person has said that it is the same effect, or another one
+	shown           string     // the hash of the request that a person was asked to approve
 }
 
 // open reports whether the call, or its undo, is in progress.
@@ -128,6 +130,10 @@ func (s *callState) command(r journal.Record, d *saga.CommandData) {
 	case d.Kind == "reject":
 		s.ended = true
 	case d.Kind != "resolve" && d.Kind != "retry":
+	case d.Outcome == saga.SameEffect:
+		s.ended, s.same = true, true
+	case d.Outcome == saga.NewEffect:
+		s.new = true
 	case d.Outcome == "compensated":
 		s.ended, s.doubt, s.undoing, s.undone = true, false, false, true
 	case d.Outcome == "skip" && r.Way == journal.Undo:
@@ -143,6 +149,8 @@ func (s *callState) command(r journal.Record, d *saga.CommandData) {
 type callStates struct {
 	list   []*callState
 	byPath map[string]*callState // also own steps
+
+	diverged bool // a life has asked a model something else than an earlier one
 }
 
 func (l *callStates) apply(r journal.Record, data any) {
@@ -150,7 +158,8 @@ func (l *callStates) apply(r journal.Record, data any) {
 	d, isCall := data.(*saga.CalledData)
 	switch s := l.byPath[path]; {
 	case isCall && s == nil:
-		s = &callState{data: d}
+		s = &callState{data: d, of: l.byPath[d.Resembles]}
+		l.diverged = l.diverged || d.Diverged != nil
 		l.byPath[r.Path] = s
 		if d.What == saga.ActionCall {
 			l.list = append(l.list, s)
@@ -185,6 +194,7 @@ func (c *sagaCheck) session(t *sagaState) {
 				c.mayAsk(t, r, d)
 				c.asks(&questions, r, d)
 			default:
+				c.resembles(t, &all, r, d)
 				c.repeats(t, &all, r, d)
 				c.limits(t, &all, r, d)
 				c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
@@ -259,7 +269,11 @@ func (c *sagaCheck) repeats(t *sagaState, all *callStates, r journal.Record, d *
 	}
 	id := identity(d)
 	for _, s := range all.list {
-		if identity(s.data) == id && !s.noEffect() && !s.undone {
+		of := s
+		for of.same && of.of != nil {
+			of = of.of
+		}
+		if identity(s.data) == id && !of.noEffect() && !of.undone {
 			c.say(23, r.Seq, "record %d repeats a call that may have had its effect", r.Seq)
 		}
 	}
@@ -343,11 +357,33 @@ func (c *sagaCheck) needsApproval(t *sagaState, all *callStates, r journal.Recor
 	}
 }
 
-// mayBeSent checks that a request of a call is sent only after its approval (invariant 16), and
-// never after the session was committed (invariant 25).
+// resembles checks a part of invariant 28: a call is compared with one that it may repeat.
+func (c *sagaCheck) resembles(t *sagaState, all *callStates, r journal.Record, d *saga.CalledData) {
+	if d.Resembles == "" {
+		return
+	}
+	of := all.byPath[d.Resembles]
+	if of == nil || of.data.Action != d.Action || of.data.Life >= d.Life || of.noEffect() || of.undone {
+		c.say(28, r.Seq, "record %d compares %s with %s, which it cannot repeat", r.Seq, r.Path, d.Resembles)
+	}
+	if t.Definition == nil || t.Definition.Session == nil {
+		return
+	}
+	a := t.action(d.Action)
+	if policy := t.Definition.Session.Data.OnDivergence; !all.diverged || policy != "" && policy != saga.DivergenceGuard || a == nil || reads(a.Step) {
+		c.say(28, r.Seq, "record %d lets %s wait for a person, and there is no reason", r.Seq, r.Path)
+	}
+}
+
+// mayBeSent checks that a request of a call is sent only after its approval (invariant 16), only if
+// it does not repeat an earlier one (invariant 28), and never after the session was committed
+// (invariant 25).
 func (c *sagaCheck) mayBeSent(all *callStates, r journal.Record, d *saga.IntentData, committed bool) {
 	path, _ := saga.SplitQuery(r.Path)
 	s := all.byPath[path]
+	if s != nil && r.Way == journal.Do && s.data.Resembles != "" && !s.new {
+		c.say(28, r.Seq, "record %d sends %s, and no person has said that it is not the same as %s", r.Seq, r.Path, s.data.Resembles)
+	}
 	switch {
 	case committed && r.Way == journal.Undo:
 		c.say(25, r.Seq, "record %d undoes %s after the session was committed", r.Seq, r.Path)

@@ -33,6 +33,9 @@ func (t *Teller) called(e *history.Event, d *saga.CalledData) []Line {
 	if d.What == saga.OwnStep {
 		return t.begun(e, d)
 	}
+	if d.What == saga.ModelAsk {
+		return t.asked(e, d)
+	}
 	text := "the agent calls " + d.Action
 	if len(d.Input) > 0 && string(d.Input) != "null" {
 		text += " with " + Short(string(d.Input), 90)
@@ -40,7 +43,22 @@ func (t *Teller) called(e *history.Event, d *saga.CalledData) []Line {
 	if d.N > 0 {
 		text += ", once more"
 	}
+	if d.Resembles != "" {
+		return t.one("…", e.Path, text+", which may repeat "+d.Resembles+" — needs a person (inbox)", Doubt)
+	}
 	return t.one("·", e.Path, text, Plain)
+}
+
+// asked describes a request to a language model.
+func (t *Teller) asked(e *history.Event, d *saga.CalledData) []Line {
+	if d.Diverged == nil {
+		return t.one("·", e.Path, "the agent asks a model", Plain)
+	}
+	text := "the agent asks a model, and differs from " + d.Diverged.From + " of an earlier life"
+	if d.Diverged.Pointer != "" {
+		text += " at " + Short(d.Diverged.Pointer, 90)
+	}
+	return t.one("·", e.Path, text, Doubt)
 }
 
 // begun describes the begin of a step that the agent does itself.

@@ -222,7 +222,7 @@ func TestSessions(t *testing.T) {
 		switch e.Kind {
 		case saga.InboxSession:
 			return saga.Command{Do: saga.Cancel{}, Actor: "ada", Reason: "the agent is gone"}
-		case saga.InboxInDoubt, saga.InboxStuck:
+		case saga.InboxInDoubt, saga.InboxStuck, saga.InboxRepeat:
 			return saga.Command{Do: saga.Resolve{Outcome: e.Actions[0]}, Path: e.Path, Actor: "ada", Reason: "looked"}
 		}
 		return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ada"}
@@ -237,6 +237,12 @@ func TestSessions(t *testing.T) {
 			1: attach("host-1", "aa"), 2: begin(1, "scan", saga.OwnData{Effect: saga.NoEffect}), 4: begin(1, "print", saga.OwnData{Effect: saga.Undoable}),
 			6: {Do: saga.Attach{Token: "bb", Holder: "host-2", Previous: "aa"}}, 10: begin(2, "scan", saga.OwnData{Effect: saga.NoEffect}), 12: finish(2, "scan", 2),
 			13: {Do: saga.Cancel{}, Actor: "ada", Reason: "no paper"},
+		},
+		"session-guarded": {
+			1: attach("", "aa"), 2: call(1, "book", `{"to":"OSL"}`, 0), 5: {Do: saga.Attach{Token: "bb", Previous: "aa"}},
+			6:  {Do: saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`), Diverged: &saga.Divergence{From: "llm[0]", Pointer: "/messages/0/content"}}},
+			9:  {Do: saga.CallAction{Life: 2, Action: "book", Input: json.RawMessage(`{"to":"Oslo"}`), Resembles: "book[0]"}},
+			11: {Do: saga.CommitSession{Life: 2}},
 		},
 		"session-lost": {
 			1: attach("", "aa"), 2: call(1, "pay", `{"amount":5}`, 0), 7: ends(1, string(journal.TaskExpired)),

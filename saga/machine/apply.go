@@ -385,6 +385,11 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
 	if m.session != nil {
 		m.session.undos = nil // the plan has those that have not ended
+		for _, g := range m.session.active {
+			if g.cur.forward.state == resembling {
+				m.giveUp(g.cur)
+			}
+		}
 	}
 	for _, path := range d.Plan {
 		n := m.steps[path]

@@ -90,6 +90,8 @@ type node struct {
 	approval bool     // of a session's call: a person has to approve it first
 	own      *ownStep // of a step that the agent does itself; nil for others
 	model    bool     // of a session: a request to a model
+	life     int      // of a session's call: the life that has made it
+	repeat   *repeat  // of a session's call that may repeat an earlier one; nil for others
 }
 
 // block is the state of a block that was entered.
@@ -474,7 +476,7 @@ func (m *Machine) giveUp(n *node) {
 	if n.forward.state.ended() {
 		return
 	}
-	if n.forward.state.inbox() || n.forward.state == awaiting || n.statusCheck.state.inbox() {
+	if n.forward.state.awaitsPerson() || n.statusCheck.state.inbox() {
 		m.inboxRevision++
 	}
 	if n.forward.doubt {
@@ -483,7 +485,7 @@ func (m *Machine) giveUp(n *node) {
 		return
 	}
 	switch n.forward.state {
-	case sleeping, woken, awaiting, expired: // it only waited, so nothing failed and nothing happened
+	case sleeping, woken, awaiting, resembling, expired: // it only waited, so nothing failed and nothing happened
 		n.forward.state = skipped
 	default:
 		n.forward.state = failed

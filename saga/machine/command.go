@@ -139,6 +139,9 @@ func (m *Machine) commandDraft(kind journal.Kind, message uuid.UUID, c saga.Comm
 // since. Steps in parallel branches may have continued.
 func (m *Machine) unchanged(path string, seq int64) bool {
 	n := m.steps[path]
+	if n == nil {
+		n = m.resembling(path)
+	}
 	if n == nil || seq > m.seq || m.lastCommand > seq {
 		return false
 	}
@@ -198,7 +201,7 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 func (m *Machine) people() []string {
 	var paths []string
 	for _, e := range m.Inbox() {
-		if e.Kind != saga.InboxApproval && e.Kind != saga.InboxBudget {
+		if e.Kind != saga.InboxApproval && e.Kind != saga.InboxBudget && e.Kind != saga.InboxRepeat {
 			paths = append(paths, e.Path)
 		}
 	}
@@ -232,6 +235,9 @@ func (m *Machine) validateNewKey(s *track, newKey bool) *Refusal {
 }
 
 func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
+	if n := m.resembling(path); n != nil {
+		return m.validateRepeat(n, o)
+	}
 	n, s := m.findInInbox(path)
 	if s == nil || !slices.Contains(m.people(), path) {
 		return refusal("not_waiting", "step "+path+" does not wait for a person", "")
@@ -258,6 +264,8 @@ func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
 			return refusal("bad_outcome", "only a step that may have happened can be compensated by hand", "")
 		}
 		return nil
+	case saga.SameEffect, saga.NewEffect:
+		return refusal("bad_outcome", "only a call that may repeat one of an earlier life is resolved as same or new", "this step is resolved as succeeded, failed, retry, skip or compensated")
 	}
 	return refusal("bad_outcome", "outcome must be succeeded, failed, retry, skip or compensated", "")
 }
@@ -363,6 +371,9 @@ func (m *Machine) operatorReason(code, title string, d saga.CommandData) *saga.R
 }
 
 func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
+	if n := m.resembling(r.Path); n != nil {
+		return m.applyRepeat(n, d, r)
+	}
 	n, s := m.findInInbox(r.Path)
 	if s == nil {
 		return fmt.Errorf("%w: step %q does not wait for a person", ErrImpossible, r.Path)

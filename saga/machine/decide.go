@@ -132,6 +132,8 @@ func (m *Machine) decideStep(n *node) []Decision {
 		return m.decideBlock(n)
 	case awaiting:
 		return m.decideAwaiting(n)
+	case resembling:
+		return m.escalateRepeat(n)
 	case expired:
 		return m.decideExpired(n)
 	case checking:

@@ -220,7 +220,7 @@ func (m *Machine) awaitsParent() bool { return m.awaitingParent && !m.released &
 // waits reports whether the step continues only at a later time or after an outside event.
 func (m *Machine) waits(n *node) bool {
 	switch n.forward.state {
-	case backoff, sleeping, awaiting:
+	case backoff, sleeping, awaiting, resembling:
 		return true
 	case checking:
 		return n.statusCheck.state == backoff

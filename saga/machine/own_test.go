@@ -134,6 +134,7 @@ func (r *agentRun) resolved(c saga.Command) {
 	if o, ok := c.Do.(saga.Resolve); ok && c.Path == "own.mail" && o.Outcome == "retry" {
 		r.own.allowed++
 	}
+	r.compared(c)
 	if o, ok := c.Do.(saga.Resolve); ok && o.Outcome == "compensated" {
 		r.world.stands[c.Path] = 0
 	}

@@ -39,6 +39,7 @@ type session struct {
 	counts     map[string]int     // calls by action
 	undos      []*node            // calls that are being undone while the session continues
 	asks       asks
+	diverged   *saga.Divergence // the last one; nil: none
 	committed  bool
 	output     json.RawMessage
 	waitForIt  []Decision // the WakeAt decision for a process, once it was asked for
@@ -365,7 +366,7 @@ func (m *Machine) Call(message uuid.UUID, c saga.CallAction) (path string, _ *Dr
 	}
 	path = s.path(c.Action)
 	return path, &Draft{Kind: journal.Called, Path: path, Way: journal.Do,
-		Data: saga.CalledData{Message: message.String(), Life: c.Life, What: saga.ActionCall, Action: c.Action, Identity: identity, N: len(same), Input: c.Input, Approve: approve}}, nil
+		Data: saga.CalledData{Message: message.String(), Life: c.Life, What: saga.ActionCall, Action: c.Action, Identity: identity, N: len(same), Input: c.Input, Approve: approve, Resembles: m.mayRepeat(c)}}, nil
 }
 
 // admit checks a new call by the policy of its action, and reports whether a person has to approve
@@ -495,9 +496,12 @@ func (m *Machine) decideApproval(n *node) []Decision {
 }
 
 // repeatable reports whether the call has ended and certainly has no effect: it failed, or it was
-// undone, or it only reads. Then the same call may be made once more.
+// undone, or it only reads. Then the same call may be made once more. A call that an earlier one
+// answers is like that one.
 func (n *node) repeatable() bool {
 	switch {
+	case n.answerer() != n:
+		return n.answerer().repeatable()
 	case reads(n.step), n.compensation.state == done:
 		return true
 	case n.forward.failure != nil && n.forward.failure.Code == codeRejected:
@@ -543,6 +547,8 @@ func (m *Machine) validateUndoCall(path string) *Refusal {
 	switch {
 	case n == nil:
 		return nothing("the session has no call "+path+" that was sent", "")
+	case n.answerer() != n:
+		return nothing("a person has said that call "+path+" is the same as "+n.answerer().path, "undo that call")
 	case n.forward.state != done:
 		return nothing("call "+path+" has not succeeded", "a call in doubt is settled first; a call that failed has no effect")
 	case n.compensation.state != ready || m.undoes(n):
@@ -628,7 +634,7 @@ func (m *Machine) applyCalled(r journal.Record) error {
 	m.applied[d.Message] = true
 	switch d.What {
 	case saga.ActionCall:
-		return m.applyCall(r.Path, &d)
+		return m.applyCall(r, &d)
 	case saga.OwnStep:
 		return m.applyOwn(r.Path, &d)
 	case saga.ModelAsk:
@@ -638,8 +644,8 @@ func (m *Machine) applyCalled(r journal.Record) error {
 }
 
 // applyCall adds the call of an action.
-func (m *Machine) applyCall(path string, d *saga.CalledData) error {
-	s := m.session
+func (m *Machine) applyCall(r journal.Record, d *saga.CalledData) error {
+	s, path := m.session, r.Path
 	action := s.policy.Actions[d.Action]
 	same := s.identities[d.Identity]
 	switch {
@@ -652,11 +658,11 @@ func (m *Machine) applyCall(path string, d *saga.CalledData) error {
 	step.ID = path
 	n := m.addStep(&step)
 	n.in.index = len(s.calls)
-	n.forward.actionInput, n.approval = d.Input, d.Approve
+	n.forward.actionInput, n.approval, n.life = d.Input, d.Approve, d.Life
 	s.counts[d.Action]++
 	s.calls = append(s.calls, n)
 	s.identities[d.Identity] = append(same, n)
-	return nil
+	return m.applyResembles(n, d, r)
 }
 
 // addStep adds a step to the session, as a group of its own. If the step fails, that is an answer

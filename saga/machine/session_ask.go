@@ -66,5 +66,8 @@ func (m *Machine) applyAsk(path string, d *saga.CalledData) error {
 	s.asks.all = append(s.asks.all, n)
 	s.asks.identities[d.Identity]++
 	s.asks.messages[d.Message] = n
+	if d.Diverged != nil {
+		s.diverged = d.Diverged
+	}
 	return nil
 }

@@ -70,6 +70,7 @@ type agentRun struct {
 	live    bool
 	asked   map[string]int
 	own     ownRun
+	guard   guardRun
 	wake    *machine.WakeAt
 }
 
@@ -85,7 +86,7 @@ func TestAnySession(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		r := &agentRun{t: t, def: def, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), process: -1, asked: map[string]int{},
-			world: remote{map[string]bool{}, map[string]int{}}, own: ownRun{open: map[string]*ownWork{}}}
+			world: remote{map[string]bool{}, map[string]int{}}, own: ownRun{open: map[string]*ownWork{}}, guard: guardRun{asked: map[string]bool{}, same: map[string]string{}}}
 		r.m = machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
 		r.write(r.m.Start(saga.StartedData{Definition: def.Name, Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null")}))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -116,7 +117,7 @@ func (r *agentRun) String() string {
 
 func (r *agentRun) step() {
 	ops := []string{"attach", "lease", "call", "call", "call", "answer", "answer", "answer", "wait", "crash", "late", "undo", "undo", "person", "commit", "cancel",
-		"begin", "begin", "do", "finish", "finish", "stale"}
+		"begin", "begin", "do", "finish", "finish", "stale", "ask", "ask"}
 	switch rapid.SampledFrom(ops).Draw(r.t, "op") {
 	case "attach":
 		r.attach()
@@ -143,6 +144,8 @@ func (r *agentRun) step() {
 		r.do(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
 	case "finish":
 		r.finishStep(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
+	case "ask":
+		r.ask()
 	case "stale":
 		r.stale(rapid.SampledFrom(ownIDs).Draw(r.t, "id"))
 	case "answer":
@@ -221,7 +224,7 @@ func (r *agentRun) attach() {
 		r.leases++
 		r.live = true
 		if !again {
-			r.process, r.life, r.asked = process, r.life+1, map[string]int{}
+			r.process, r.life, r.asked, r.guard.asked = process, r.life+1, map[string]int{}, map[string]bool{}
 		}
 	}
 }
@@ -244,6 +247,7 @@ func (r *agentRun) call(life int) {
 		r.t.Fatalf("the identity of a call of %s: %v", action, no)
 	}
 	c.Before = r.asked[identity]
+	c.Resembles = r.m.Resembles(action, life, func(path string) bool { return r.guard.asked[path] })
 	path, d, no := r.m.Call(r.message(), c)
 	if no != nil {
 		return
@@ -259,7 +263,9 @@ func (r *agentRun) call(life int) {
 		r.t.Fatalf("a read is answered by an earlier one: %s\n%s", path, r)
 	}
 	r.asked[identity]++
+	r.guard.asked[path] = true
 	if d != nil {
+		r.guarded(action, d)
 		r.write(*d)
 	}
 }
@@ -325,7 +331,7 @@ func (r *agentRun) answer() {
 
 // take makes a request take effect, once for each key.
 func (w *remote) take(s machine.Send) {
-	if w.done[s.Key] || s.Request.Method == "GET" {
+	if w.done[s.Key] || s.Request.Method == "GET" || strings.HasPrefix(s.Path, "llm[") {
 		return
 	}
 	w.done[s.Key] = true
@@ -343,7 +349,7 @@ func (r *agentRun) crash() {
 	if err != nil {
 		r.t.Fatalf("%v\n%s", err, r)
 	}
-	r.m, r.asked = m, map[string]int{}
+	r.m, r.asked, r.guard.asked = m, map[string]int{}, map[string]bool{}
 	for _, s := range r.flying {
 		if rapid.Bool().Draw(r.t, "took effect") {
 			r.world.take(s)
@@ -404,6 +410,7 @@ func (r *agentRun) check() {
 		}
 	}
 	r.checkOwn()
+	r.checkGuard()
 	for _, action := range []string{"refund", "book"} {
 		for _, input := range []string{`{"order":"A"}`, `{"order":"B"}`} {
 			stands := 0
@@ -416,7 +423,7 @@ func (r *agentRun) check() {
 		}
 	}
 	for _, s := range r.flying {
-		if s.Way == journal.Do {
+		if s.Way == journal.Do && !strings.HasPrefix(s.Path, "llm[") {
 			forward++
 		}
 	}

@@ -50,7 +50,7 @@ type CallView struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 	Error    *saga.Failure   `json:"error,omitempty"`
 	Cost     string          `json:"cost"`
-	WaitsFor string          `json:"waits_for,omitempty"` // approval, doubt, budget or credentials
+	WaitsFor string          `json:"waits_for,omitempty"` // approval, repeat, doubt, budget or credentials
 	Inbox    string          `json:"inbox,omitempty"`     // the id of the entry that a person decides
 	Undo     CallUndo        `json:"undo"`
 }
@@ -80,7 +80,7 @@ func CallOf(m *Machine, log *history.Steps, path string) (_ CallView, ok bool) {
 
 // waitsFor says what a call waits for, by the kind of its inbox entry.
 var waitsFor = map[string]string{
-	saga.InboxApproval: "approval", saga.InboxInDoubt: "doubt", saga.InboxStuck: "doubt", saga.InboxBudget: "budget", saga.InboxHeld: "credentials",
+	saga.InboxApproval: "approval", saga.InboxRepeat: "repeat", saga.InboxInDoubt: "doubt", saga.InboxStuck: "doubt", saga.InboxBudget: "budget", saga.InboxHeld: "credentials",
 }
 
 // CallStatus returns the status of a session's call; "" if there is no such call.
@@ -112,6 +112,7 @@ func (m *Machine) sessionStep(path string) *node {
 }
 
 func (m *Machine) callStatus(n *node) CallStatus {
+	n = n.answerer()
 	if n.compensation.state == done {
 		return CallUndone
 	}
@@ -140,12 +141,13 @@ func (m *Machine) callStatus(n *node) CallStatus {
 }
 
 func (m *Machine) callView(n *node, log *history.Steps, entries []saga.Entry) CallView {
-	v := CallView{Path: n.path, Action: n.step.Use.String(), Status: m.callStatus(n), Key: n.forward.key, Input: n.forward.actionInput, Cost: "0"}
+	v := CallView{Path: n.path, Action: n.step.Use.String(), Status: m.callStatus(n), Input: n.forward.actionInput, Cost: "0", Undo: m.callUndo(n)}
 	if said := log.Step(n.path); said != nil {
 		v.Cost = said.Cost()
 	}
+	n = n.answerer()
 	v.WaitsFor, v.Inbox = n.person(entries)
-	if v.Key == "" {
+	if v.Key = n.forward.key; v.Key == "" {
 		v.Key = idempotency.Key(m.id, n.path, journal.Do, 0)
 	}
 	switch v.Status {
@@ -154,7 +156,6 @@ func (m *Machine) callView(n *node, log *history.Steps, entries []saga.Entry) Ca
 	default:
 		v.Error = n.forward.failure
 	}
-	v.Undo = m.callUndo(n)
 	return v
 }
 

@@ -25,6 +25,7 @@ const (
 	checking            state = "checking"             // in doubt; its status check runs
 	awaitingResolution  state = "awaiting_resolution"  // in the inbox: in doubt
 	awaitingCredentials state = "awaiting_credentials" // in the inbox: the credentials were rejected
+	resembling          state = "resembling"           // in the inbox: it may repeat an earlier call
 	blocked             state = "blocked"              // in the inbox: it can neither continue nor be given up
 	done                state = "done"                 // succeeded; of a compensation: undone
 	failed              state = "failed"               // certainly without effect
@@ -37,8 +38,8 @@ func (s state) ended() bool {
 }
 
 // awaitsPerson reports whether a person may have to act in this state: the states of the inbox, and
-// a step that awaits a message, such as an approval.
-func (s state) awaitsPerson() bool { return s.inbox() || s == awaiting }
+// a step that awaits a message, such as an approval, or a comparison with an earlier call.
+func (s state) awaitsPerson() bool { return s.inbox() || s == awaiting || s == resembling }
 
 func (s state) inbox() bool {
 	return s == awaitingResolution || s == awaitingCredentials || s == blocked
@@ -54,6 +55,7 @@ const (
 	evEnter            event = "enter"
 	evAwait            event = "await"
 	evApprove          event = "approve" // a person: a session's call may be sent
+	evResemble         event = "resemble"
 	evSkip             event = "skip"
 	evDone             event = "done"
 	evRetry            event = "retry"
@@ -73,7 +75,7 @@ const (
 // the current state.
 var transitions = map[state]map[event]state{
 	ready: {
-		evIntent: inFlight, evSleep: sleeping, evEnter: entered, evAwait: awaiting, evSkip: skipped,
+		evIntent: inFlight, evSleep: sleeping, evEnter: entered, evAwait: awaiting, evSkip: skipped, evResemble: resembling,
 		evWoke: ready,                                  // the wait was measured again, because part of it has passed
 		evDone: done, evFail: failed, evBlock: blocked, // kinds that only compute, and requests that cannot be rendered
 		// In these the key has expired, or the budget is exhausted.
@@ -89,6 +91,7 @@ var transitions = map[state]map[event]state{
 	woken:               {evDone: done},
 	entered:             {evDone: done, evFail: failed, evBlock: blocked},
 	awaiting:            {evApprove: ready, evDone: done, evFail: failed, evBlock: blocked, evWoke: expired},
+	resembling:          {evApprove: ready, evSkipByPerson: skipped},
 	expired:             {evDone: done, evFail: failed, evBlock: blocked},
 	checking:            {evDone: done, evRetry: backoff, evAwaitResolution: awaitingResolution, evFail: failed, evInDoubt: doubted, evBlock: blocked},
 	awaitingResolution:  {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},

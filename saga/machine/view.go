@@ -165,7 +165,7 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 		return StepRunning
 	case inFlight, entered, woken, expired:
 		return StepRunning
-	case backoff, sleeping, checking, awaiting:
+	case backoff, sleeping, checking, awaiting, resembling:
 		if n.forward.doubt {
 			return StepInDoubt
 		}

@@ -16,7 +16,7 @@ type Resolve struct {
 	cli.OutputFlag
 	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
-	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
+	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated,same,new" help:"succeeded, failed, retry, skip or compensated. Of a session's call that may repeat an earlier one: same or new."`
 	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for later steps. JSON, @FILE or - for stdin."`
 	NewKey    bool   `help:"With retry, after a definite failure: send under a new idempotency key."`
 	Reason    string `short:"r" required:"" help:"Reason, for the journal."`

@@ -22,7 +22,7 @@ import (
 type Inbox struct {
 	ServerFlags
 	cli.OutputFlag
-	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only this kind: approval, in_doubt, stuck, held or budget."`
+	Kind string `enum:",approval,in_doubt,stuck,held,budget,session,repeat" default:"" help:"Only this kind: approval, in_doubt, stuck, held, budget, session or repeat."`
 	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
 

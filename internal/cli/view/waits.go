@@ -115,6 +115,8 @@ func person(e saga.Entry) string {
 		return "waits for a higher budget"
 	case saga.InboxSession:
 		return "waits for a process of its agent"
+	case saga.InboxRepeat:
+		return "waits for somebody to compare it with an earlier call"
 	case saga.InboxHeld:
 		return "waits for other credentials"
 	case saga.InboxInDoubt:
