@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/ask"
@@ -193,10 +194,14 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 		replayed = false
 	}
 	l.use(a, ask.Served)
+	delivered := false
+	defer func() {
+		if !delivered { // also if the response was broken off
+			l.use(a, ask.Left)
+		}
+	}()
 	err = l.passAnswer(c, a, replayed && a.Ended)
-	if err != nil && c.Request().Context().Err() != nil {
-		l.use(a, ask.Left)
-	}
+	delivered = err == nil
 	return err
 }
 
@@ -324,27 +329,28 @@ func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool) error 
 	if replayed {
 		h.Set("X-Recourse-Replayed", "true")
 	}
-	sent := 0
-	if !a.Ended {
+	found, sent := *a, 0
+	if !found.Ended {
 		var err error
-		if sent, err = l.passOn(c, a); err != nil {
+		if found, sent, err = l.passOn(c, a); err != nil {
 			return err
 		}
 	}
-	if a.Output == nil {
+	c.(*call).letGo()
+	if found.Output == nil {
 		if sent > 0 {
 			panic(http.ErrAbortHandler) // the client sees a broken response, as from the provider
 		}
-		return l.passFailure(c, a)
+		return l.passFailure(c, &found)
 	}
-	content, err := l.content(ctx, a.Output.Answer)
+	content, err := l.content(ctx, found.Output.Answer)
 	if errors.Is(err, ask.ErrErased) {
 		return fail("not_running", "the content of this answer was erased").of(l.id)
 	} else if err != nil {
 		return err
 	}
 	if sent == 0 {
-		h.Set(echo.HeaderContentType, a.Output.Type)
+		h.Set(echo.HeaderContentType, found.Output.Type)
 		c.Response().WriteHeader(http.StatusOK)
 	}
 	_, err = c.Response().Write(content[min(sent, len(content)):])
@@ -352,12 +358,13 @@ func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool) error 
 }
 
 // passOn passes on the parts of a response that may leave, until the journal has its end. It
-// returns how many bytes the agent has.
-func (l *life) passOn(c echo.Context, a *ask.Recorded) (sent int, err error) {
+// returns the request as it is then, and how many bytes the agent has. It ends the request's use of
+// the session.
+func (l *life) passOn(c echo.Context, a *ask.Recorded) (found ask.Recorded, sent int, err error) {
 	ctx, stop := context.WithCancel(c.Request().Context())
-	streams := l.s.cfg.Relay
-	stream := streams.Join(a.Key)
-	defer streams.Leave(a.Key, stream)
+	key := idempotency.Key(l.id, a.Path, journal.Do, 0)
+	stream := l.s.cfg.Relay.Join(key)
+	defer l.s.cfg.Relay.Leave(key, stream)
 	passed := make(chan error)
 	go func() {
 		var failed error
@@ -379,6 +386,8 @@ func (l *life) passOn(c echo.Context, a *ask.Recorded) (sent int, err error) {
 		}
 	}()
 	done, err := l.await(c.Request().Context(), mostAsk, func() bool { return a.Ended || l.ended() })
+	found = *a
+	c.(*call).letGo()
 	stop()
 	if failed := <-passed; err == nil {
 		err = failed
@@ -389,7 +398,7 @@ func (l *life) passOn(c echo.Context, a *ask.Recorded) (sent int, err error) {
 	if err != nil && sent > 0 {
 		panic(http.ErrAbortHandler)
 	}
-	return sent, err
+	return found, sent, err
 }
 
 // passFailure responds with the error of a request that has no answer: that of the provider, as it

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -480,4 +482,47 @@ func TestModelContentErased(t *testing.T) {
 			t.Errorf("%d contents after they were erased", n)
 		}
 	})
+}
+
+// slowReader is a client that does not read its response until it is told to.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	written chan struct{} // closed at the first write
+	read    chan struct{}
+	once    sync.Once
+}
+
+func (w *slowReader) Write(b []byte) (int, error) {
+	w.once.Do(func() { close(w.written) })
+	<-w.read
+	return w.ResponseRecorder.Write(b)
+}
+
+// TestModelSlowReader: while a client does not read its answer, the other requests of its session
+// are served.
+func TestModelSlowReader(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	r := modelRequests[0]
+	for name, body := range map[string]string{"fresh": `"max_tokens": 300, `, "streamed": `"max_tokens": 300, "stream": true, `, "replayed": `"max_tokens": 300, `} {
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1"+r.path, strings.NewReader(strings.Replace(fmt.Sprintf(r.body, ""), `"max_tokens": 300, `, body, 1)))
+		req.Header.Set("Authorization", "Bearer "+a.token())
+		req.Header.Set("Content-Type", "application/json")
+		if name == "replayed" {
+			req.Header.Set("X-Stainless-Retry-Count", "1")
+		}
+		w := &slowReader{ResponseRecorder: httptest.NewRecorder(), written: make(chan struct{}), read: make(chan struct{})}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			x.h.ServeHTTP(w, req)
+		}()
+		<-w.written
+		a.do("POST", "/heartbeat", "").want(200)
+		close(w.read)
+		<-done
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "book_flight") {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
 }

@@ -106,6 +106,15 @@ type call struct {
 	release func()
 }
 
+// letGo ends the use of the session before the response is written: a client may read it slowly,
+// and send other requests of the session meanwhile.
+func (k *call) letGo() {
+	if k.release != nil {
+		k.release()
+		k.release = nil
+	}
+}
+
 // serve wraps a route's handler: it authorizes the caller, sets the timeout, expands a short saga
 // id, and replays the response to a known idempotency key.
 func (s *server) serve(r route) echo.HandlerFunc {
@@ -118,11 +127,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	}
 	return func(c echo.Context) error {
 		k := &call{Context: c, route: &r}
-		defer func() {
-			if k.release != nil {
-				k.release()
-			}
-		}()
+		defer k.letGo()
 		if err := s.authorize(k); err != nil {
 			return err
 		}
