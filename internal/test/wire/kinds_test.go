@@ -12,7 +12,7 @@ import (
 )
 
 // reading are the methods of a store that write nothing.
-var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
+var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Blobs", "Nodes", "Orphans", "Document", "Documents", "Versions",
 	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
@@ -207,6 +207,29 @@ var operations = append([]operation{
 			done: func(s journal.Store) (bool, error) {
 				_, err := s.Saga(context.Background(), a.Saga)
 				return errors.Is(err, journal.ErrNotFound), forgiven(err)
+			},
+		}
+	}},
+	{"PutBlobs", "a content", func(b *bench) attempt {
+		a := b.begun()
+		blob := content()
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error {
+				return s.PutBlobs(ctx, a.Saga, []journal.Blob{blob})
+			},
+			done: func(s journal.Store) (bool, error) { return stores(s, a.Saga, blob) },
+		}
+	}},
+	{"EraseBlobs", "a content of a saga that has ended", func(b *bench) attempt {
+		a, blob := start(), content()
+		a.Row, a.Release = &journal.Row{Status: "succeeded", EndedAt: time.UnixMilli(1)}, true
+		a.Blobs = []journal.Blob{blob}
+		b.append(a)
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error { _, err := s.EraseBlobs(ctx, a.Saga); return err },
+			done: func(s journal.Store) (bool, error) {
+				has, err := stores(s, a.Saga, blob)
+				return !has, err
 			},
 		}
 	}},

@@ -1,7 +1,9 @@
 package wire_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -192,4 +194,22 @@ func (b *bench) publish(d journal.Document) {
 func (b *bench) reply(key string) (r journal.Reply, free bool, err error) {
 	r, free, err = b.Begin(context.Background(), key, "looking", 0)
 	return r, free, err
+}
+
+// content returns a blob.
+func content() journal.Blob {
+	id := newID()
+	return journal.Blob{Hash: sha256.Sum256(id.Bytes()), Data: id.Bytes()}
+}
+
+// stores reports whether a saga has a blob, as it was put.
+func stores(s journal.Store, saga uuid.UUID, blob journal.Blob) (bool, error) {
+	found, err := s.Blobs(context.Background(), saga, [][sha256.Size]byte{blob.Hash})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	if !bytes.Equal(found[0].Data, blob.Data) {
+		return false, fmt.Errorf("content %x", found[0].Data)
+	}
+	return true, nil
 }
