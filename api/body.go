@@ -169,6 +169,14 @@ func (o *object) bad(pointer, code, detail string, args ...any) {
 	o.wrong = append(o.wrong, saga.Finding{Pointer: pointer, Code: code, Detail: fmt.Sprintf(detail, args...)})
 }
 
+// adopt takes over the wrong fields of an object that is the value of a field, at.
+func (o *object) adopt(in *object, at string) {
+	for _, f := range in.wrong {
+		f.Pointer = at + f.Pointer
+		o.wrong = append(o.wrong, f)
+	}
+}
+
 // err returns a problem if any field was wrong.
 func (o *object) err() error {
 	if len(o.wrong) == 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -91,14 +90,8 @@ func (s *server) asProvider(api llm.API, h echo.HandlerFunc) echo.HandlerFunc {
 			p.Status, name = http.StatusForbidden, "not_running"
 		}
 		again := p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable || p.Status == http.StatusBadGateway
-		h := c.Response().Header()
-		h.Set("X-Should-Retry", strconv.FormatBool(again))
-		if p.Status == http.StatusUnauthorized {
-			h.Set(echo.HeaderWWWAuthenticate, "Bearer")
-		}
-		if p.retryAfter > 0 {
-			h.Set("Retry-After", strconv.Itoa(p.retryAfter))
-		}
+		c.Response().Header().Set("X-Should-Retry", strconv.FormatBool(again))
+		p.headers(c.Response().Header())
 		return reply(c, p.Status, providerError(api, p.Status, name, p.Error()))
 	}
 }
@@ -241,7 +234,7 @@ func refusedPrompt(err error) *problem {
 // mayAsk returns a problem if the session's policy does not allow the request.
 func (l *life) mayAsk(p *ask.Prompt) error {
 	policy := l.def.Session
-	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !allowsModel(models, p.Model) {
+	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !journal.MatchesAny(models, p.Model) {
 		return fail("model_not_allowed", "the session may ask %s, not %.100q", strings.Join(models, ", "), p.Model).of(l.id)
 	}
 	if p.Previous != "" && !l.models.Made(p.Previous) {
@@ -253,16 +246,6 @@ func (l *life) mayAsk(p *ask.Prompt) error {
 		}
 	}
 	return nil
-}
-
-// allowsModel reports whether a pattern of a list matches the name of a model.
-func allowsModel(patterns []string, model string) bool {
-	for _, pattern := range patterns {
-		if ok, err := path.Match(pattern, model); ok && err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // recorded returns the recorded request whose answer p gets; nil: there is none.
@@ -285,7 +268,7 @@ func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Reco
 	}
 	cmd := saga.AskModel{Life: l.number, Identity: p.Identity, Diverged: diverged}
 	if l.def.Session.Data.Keep != saga.KeepAnswers {
-		cmd.Blobs = p.Keep(l.models.Node)
+		cmd.Blobs = p.Keep(l.models)
 	}
 	cmd.Input = saga.Encode(p.Question)
 	at, err := l.ask(c, saga.Command{Do: cmd})

@@ -183,13 +183,7 @@ func asHTTP(h *echo.HTTPError) *problem {
 func (s *server) respondError(err error, c echo.Context) {
 	p := asProblem(err)
 	s.logFailure(c, p.Status, err)
-	h := c.Response().Header()
-	if p.retryAfter > 0 {
-		h.Set(echo.HeaderRetryAfter, strconv.Itoa(p.retryAfter))
-	}
-	if p.Status == http.StatusUnauthorized {
-		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
-	}
+	p.headers(c.Response().Header())
 	if c.Request().Method == http.MethodHead {
 		err = c.NoContent(p.Status)
 	} else {
@@ -197,6 +191,16 @@ func (s *server) respondError(err error, c echo.Context) {
 	}
 	if err != nil {
 		s.log.Debug("could not write the response", "error", err)
+	}
+}
+
+// headers sets the headers that a problem has in any form.
+func (p *problem) headers(h http.Header) {
+	if p.retryAfter > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(p.retryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
 	}
 }
 

@@ -214,11 +214,18 @@ func noCall(path string) *problem {
 
 // undoCall serves POST /v1/sessions/{id}/calls/{path}/undo.
 func (s *server) undoCall(c echo.Context) error {
+	path := param(c, "path")
+	return s.undo(c, path, func(l *live) (any, error) { return l.callView(path) })
+}
+
+// undo undoes a call, or an own step, of which view returns the response, or the problem that the
+// session does not have it.
+func (s *server) undo(c echo.Context, path string, view func(*live) (any, error)) error {
 	o, err := s.readObject(c, "reason")
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Path: param(c, "path"), Reason: o.reason(false)}
+	cmd := saga.Command{Path: path, Reason: o.reason(false)}
 	if err := o.incomplete(); err != nil {
 		return err
 	}
@@ -226,14 +233,14 @@ func (s *server) undoCall(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.m.CallStatus(cmd.Path) == "" {
-		return noCall(cmd.Path).of(l.id)
+	if _, err := view(l.live); err != nil {
+		return err
 	}
 	cmd.Do, cmd.Actor = saga.UndoCall{Life: l.number}, callerOf(c).name
 	if _, err := l.ask(c, cmd); err != nil {
 		return err
 	}
-	v, err := l.callView(cmd.Path)
+	v, err := view(l.live)
 	if err != nil {
 		return err
 	}

@@ -100,10 +100,7 @@ func (o *object) undo() *saga.OwnUndo {
 	if len(u.With) > maxCallInput {
 		in.bad("/with", "too_long", "an input has at most %d bytes: store it elsewhere, and send a reference", maxCallInput)
 	}
-	for _, w := range in.wrong {
-		w.Pointer = "/compensate" + w.Pointer
-		o.wrong = append(o.wrong, w)
-	}
+	o.adopt(in, "/compensate")
 	return u
 }
 
@@ -141,19 +138,24 @@ func (s *server) finishStep(c echo.Context) error {
 	if _, err := l.ask(c, saga.Command{Do: finish}); err != nil {
 		return err
 	}
-	return l.replyOwn(c, http.StatusOK, finish.ID)
+	return l.replyOwn(c, finish.ID)
 }
 
-func (l *live) replyOwn(c echo.Context, status int, id string) error {
+// ownView returns an own step as responses have it, or the problem that there is none.
+func (l *live) ownView(id string) (machine.OwnView, error) {
 	v, ok := machine.OwnOf(l.m, l.log, id)
 	if !ok {
-		return noOwnStep(id).of(l.id)
+		return v, fail("step_not_found", "the session has no own step %.100q: GET …/steps lists them", id).of(l.id)
 	}
-	return reply(c, status, v)
+	return v, nil
 }
 
-func noOwnStep(id string) *problem {
-	return fail("step_not_found", "the session has no own step %.100q: GET …/steps lists them", id)
+func (l *live) replyOwn(c echo.Context, id string) error {
+	v, err := l.ownView(id)
+	if err != nil {
+		return err
+	}
+	return reply(c, http.StatusOK, v)
 }
 
 // listOwnSteps serves GET /v1/sessions/{id}/steps, in the order in which they were begun.
@@ -161,27 +163,8 @@ func (s *server) listOwnSteps(c echo.Context) error { return listOf(s, c, "steps
 
 // undoOwnStep serves POST /v1/sessions/{id}/steps/{id}/undo.
 func (s *server) undoOwnStep(c echo.Context) error {
-	o, err := s.readObject(c, "reason")
-	if err != nil {
-		return err
-	}
 	id := param(c, "step")
-	cmd := saga.Command{Path: saga.OwnPrefix + id, Reason: o.reason(false)}
-	if err := o.incomplete(); err != nil {
-		return err
-	}
-	l, err := s.readSession(c)
-	if err != nil {
-		return err
-	}
-	if _, ok := machine.OwnOf(l.m, l.log, id); !ok {
-		return noOwnStep(id).of(l.id)
-	}
-	cmd.Do, cmd.Actor = saga.UndoCall{Life: l.number}, callerOf(c).name
-	if _, err := l.ask(c, cmd); err != nil {
-		return err
-	}
-	return l.replyOwn(c, http.StatusAccepted, id)
+	return s.undo(c, saga.OwnPrefix+id, func(l *live) (any, error) { return l.ownView(id) })
 }
 
 // getOwnStep serves GET /v1/sessions/{id}/steps/{id}.
@@ -193,5 +176,5 @@ func (s *server) getOwnStep(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.replyOwn(c, http.StatusOK, param(c, "step"))
+	return l.replyOwn(c, param(c, "step"))
 }

@@ -203,10 +203,7 @@ func (s *server) policy(o *object) *saga.SessionData {
 		if then := d.OnLost.Then; then != "" && then != saga.HoldSession && then != saga.AbortSession {
 			in.bad("/then", "bad_field", "then is hold (the default: a person decides) or abort (the calls are undone)")
 		}
-		for _, f := range in.wrong {
-			f.Pointer = "/on_lost" + f.Pointer
-			o.wrong = append(o.wrong, f)
-		}
+		o.adopt(in, "/on_lost")
 	}
 	modelPolicy(o, d)
 	d.Complete()

@@ -10,6 +10,7 @@ import (
 
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // startRequest is the body of a start.
@@ -89,10 +90,7 @@ func (o *object) budget() *saga.BudgetData {
 	if b.Tokens < 0 {
 		in.bad("/tokens", "bad_budget", "tokens cannot be negative")
 	}
-	for _, f := range in.wrong {
-		f.Pointer = "/budget" + f.Pointer
-		o.wrong = append(o.wrong, f)
-	}
+	o.adopt(in, "/budget")
 	return b
 }
 
@@ -131,7 +129,7 @@ func (o *object) labels(patch bool) map[string]string {
 	labels := make(map[string]string, len(fields))
 	for _, name := range sortedKeys(fields) {
 		v := fields[name]
-		at := "/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		at := "/labels/" + expr.PointerToken(name)
 		switch {
 		case !labelForm.MatchString(name):
 			o.bad(at, "bad_label", "a label's name is a small letter, then up to 62 small letters, digits or any of _ . -")

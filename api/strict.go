@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Limits of JSON bodies.
@@ -68,7 +69,7 @@ func (s *scanner) wrong(code, detail string) *saga.Finding {
 	}
 	pointer := ""
 	for _, p := range s.path {
-		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(p)
+		pointer += "/" + expr.PointerToken(p)
 	}
 	return &saga.Finding{Pointer: pointer, Line: line, Column: column, Code: code, Detail: detail}
 }

@@ -378,10 +378,7 @@ func (o *object) reported(code, title string) *saga.Failure {
 			f.Code = code
 		}
 		f.Title, f.Detail = cutText(in.str("title"), maxTitle), cutText(in.str("detail"), maxDetail)
-		for _, w := range in.wrong {
-			w.Pointer = "/error" + w.Pointer
-			o.wrong = append(o.wrong, w)
-		}
+		o.adopt(in, "/error")
 	}
 	if len(f.Code) > maxCode || !codeForm.MatchString(f.Code) {
 		o.bad("/error/code", "bad_code", "a code is a small letter, then up to %d small letters, digits or _", maxCode-1)

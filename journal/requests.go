@@ -80,7 +80,12 @@ type AgentGrant struct {
 
 // Names reports whether the grant allows sessions with this name.
 func (g *AgentGrant) Names(name string) bool {
-	return len(g.Sessions) == 0 || slices.ContainsFunc(g.Sessions, func(pattern string) bool {
+	return len(g.Sessions) == 0 || MatchesAny(g.Sessions, name)
+}
+
+// MatchesAny reports whether one of the patterns, which are those of path.Match, matches a name.
+func MatchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // maxFindings limits the findings about a value that breaks a schema. Services and clients may send
@@ -33,13 +34,13 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			add(at+"/"+escapeToken(name), "required", strconv.Quote(name)+" is missing")
+			add(at+"/"+expr.PointerToken(name), "required", strconv.Quote(name)+" is missing")
 		}
 	case *kind.AdditionalProperties:
 		names := s.properties(e.SchemaURL)
 		slices.Sort(k.Properties)
 		for _, name := range k.Properties[:min(len(k.Properties), max(maxFindings-len(*list), 0))] {
-			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+orOnly(name, names))
+			add(at+"/"+expr.PointerToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+orOnly(name, names))
 		}
 	case *kind.Format:
 		add(at, "format", noSuch(k))
@@ -93,7 +94,7 @@ func (s *schema) properties(url string) []string {
 func pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {
-		b.WriteString("/" + escapeToken(t))
+		b.WriteString("/" + expr.PointerToken(t))
 	}
 	return b.String()
 }

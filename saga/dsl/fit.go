@@ -111,7 +111,7 @@ func constants(n *Node, at string, open *[]string) any {
 	case n.Form == Map:
 		m := make(map[string]any, len(n.Entries))
 		for _, e := range n.Entries {
-			m[e.Name()] = constants(e.Value, at+"/"+escapeToken(e.Name()), open)
+			m[e.Name()] = constants(e.Value, at+"/"+expr.PointerToken(e.Name()), open)
 		}
 		return m
 	case n.kind == oddNumber, n.kind == textScalar && strings.Contains(n.value, "$"):
@@ -151,7 +151,7 @@ func (n *Node) nearest(pointer string) *Node {
 
 func (n *Node) child(token string) *Node {
 	for _, e := range n.Entries {
-		if escapeToken(e.Name()) == token {
+		if expr.PointerToken(e.Name()) == token {
 			return e.Value
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"recourse/saga/expr"
 )
 
 // Form is the shape of a node.
@@ -83,14 +85,10 @@ func (n *Node) Pointer() string {
 	}
 	var b strings.Builder
 	for _, token := range slices.Backward(tokens) {
-		b.WriteString("/" + escapeToken(token))
+		b.WriteString("/" + expr.PointerToken(token))
 	}
 	return b.String()
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func escapeToken(s string) string { return pointerEscapes.Replace(s) }
 
 // what returns the name of the node's type, for a sentence.
 func (n *Node) what() string {

@@ -97,7 +97,7 @@ func dynamicAnchors(c *jsonschema.Compiler, doc any, at string) (list []*jsonsch
 			}
 		}
 		for _, name := range sortedKeys(v) {
-			list = append(list, dynamicAnchors(c, v[name], at+"/"+escapeToken(name))...)
+			list = append(list, dynamicAnchors(c, v[name], at+"/"+expr.PointerToken(name))...)
 		}
 	case []any:
 		for i, part := range v {
@@ -201,7 +201,7 @@ func boundNumbers(v any) *saga.Finding {
 	case map[string]any:
 		for _, name := range sortedKeys(value) {
 			if f := boundNumbers(value[name]); f != nil {
-				f.Pointer = "/" + escapeToken(name) + f.Pointer
+				f.Pointer = "/" + expr.PointerToken(name) + f.Pointer
 				return f
 			}
 		}

@@ -42,12 +42,12 @@ func (f *fitter) template(t *Template, want *Type, at string) {
 		for _, field := range t.fields {
 			given[field.Name] = true
 			if w, ok := f.wanted(want, field.Name, at); ok {
-				f.template(field.Value, w, at+"/"+escapeToken(field.Name))
+				f.template(field.Value, w, at+"/"+PointerToken(field.Name))
 			}
 		}
 		for _, name := range want.names() {
 			if want.fields[name].kinds&KindAbsent == 0 && !given[name] {
-				f.bad(at+"/"+escapeToken(name), "%q is missing", name)
+				f.bad(at+"/"+PointerToken(name), "%q is missing", name)
 			}
 		}
 	case t.form == formList && want.kinds&KindList != 0:
@@ -76,7 +76,7 @@ func (f *fitter) wanted(want *Type, name, at string) (*Type, bool) {
 	} else if len(names) > 0 {
 		hint = ", only " + quotedNames(names)
 	}
-	f.bad(at+"/"+escapeToken(name), "there is no field %q%s", clip(name), hint)
+	f.bad(at+"/"+PointerToken(name), "there is no field %q%s", clip(name), hint)
 	return nil, false
 }
 
@@ -102,9 +102,9 @@ func (f *fitter) value(what string, typ, want *Type, at string) {
 		}
 		switch given := typ.field(name); {
 		case given.kinds == KindAbsent:
-			f.bad(at+"/"+escapeToken(name), "%q is missing", name)
+			f.bad(at+"/"+PointerToken(name), "%q is missing", name)
 		case given.likelihoodOf(KindAbsent) == surely:
-			f.bad(at+"/"+escapeToken(name), "%q is needed, and %s may be absent: give each field by itself, with ?? where it may be absent", name, dotted(what, name))
+			f.bad(at+"/"+PointerToken(name), "%q is needed, and %s may be absent: give each field by itself, with ?? where it may be absent", name, dotted(what, name))
 		}
 	}
 	for _, name := range typ.names() {
@@ -120,7 +120,7 @@ func (f *fitter) value(what string, typ, want *Type, at string) {
 
 func dotted(what, name string) string { return strings.TrimPrefix(what+"."+name, ".") }
 
-// escapeToken writes a name as a part of a JSON pointer (RFC 6901 §3).
-func escapeToken(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// PointerToken writes a name as a part of a JSON pointer (RFC 6901 §3).
+func PointerToken(name string) string { return pointerEscapes.Replace(name) }

@@ -50,22 +50,13 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 		return d, asError(no)
 	case saga.CallAction:
 		_, d, no := m.Call(message, o)
-		if d == nil {
-			d = new(Draft)
-		}
-		return *d, asError(no)
+		return orNothing(d), asError(no)
 	case saga.AskModel:
 		_, d, no := m.AskModel(message, o)
-		if d == nil {
-			d = new(Draft)
-		}
-		return *d, asError(no)
+		return orNothing(d), asError(no)
 	case saga.BeginStep:
 		d, no := m.Begin(message, o)
-		if d == nil {
-			d = new(Draft)
-		}
-		return *d, asError(no)
+		return orNothing(d), asError(no)
 	case saga.FinishStep:
 		d, no := m.Finish(o)
 		return d, asError(no)
@@ -452,4 +443,18 @@ func (r *Refusal) Error() string { return r.Failure.Error() }
 
 func refusal(code, title, detail string) *Refusal {
 	return &Refusal{Failure: saga.Failure{Code: code, Title: title, Detail: detail}}
+}
+
+// at makes the refusal that of a field of the request, which has a JSON pointer.
+func (r *Refusal) at(pointer, code string) *Refusal {
+	r.Invalid, r.Findings = true, []saga.Finding{{Pointer: pointer, Code: code, Detail: r.Title}}
+	return r
+}
+
+// orNothing returns a draft; for nil one without a Kind, which changes nothing.
+func orNothing(d *Draft) Draft {
+	if d == nil {
+		return Draft{}
+	}
+	return *d
 }

@@ -57,9 +57,7 @@ func (m *Machine) Begin(message uuid.UUID, c saga.BeginStep) (*Draft, *Refusal) 
 	path := n.path
 	switch s := &n.forward; {
 	case !saga.SameInput(s.actionInput, c.Input):
-		r := refusal("id_reused", "the step "+path+" with this id has another input", "choose another id for another step")
-		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/input", Code: "id_reused", Detail: r.Title}}
-		return nil, r
+		return nil, refusal("id_reused", "the step "+path+" with this id has another input", "choose another id for another step").at("/input", "id_reused")
 	case s.state.ended():
 		return nil, nil
 	case n.inLife(c.Life) && (n.own.message == message.String() || c.Request != "" && n.own.request == c.Request):
@@ -141,9 +139,7 @@ func (m *Machine) admitUndo(n *node, u *saga.OwnUndo) (*saga.OwnUndo, *Refusal) 
 		return nil, nil
 	}
 	bad := func(title, help string) (*saga.OwnUndo, *Refusal) {
-		r := refusal("bad_compensate", title, help)
-		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/compensate/use", Code: "bad_compensate", Detail: title}}
-		return nil, r
+		return nil, refusal("bad_compensate", title, help).at("/compensate/use", "bad_compensate")
 	}
 	name, version, _ := strings.Cut(u.Use, "@")
 	action := m.session.policy.Actions[name]
@@ -211,9 +207,7 @@ func (m *Machine) Finish(c saga.FinishStep) (Draft, *Refusal) {
 		return Draft{}, err
 	}
 	if c.Compensate != nil && n.own.data.Effect != saga.Undoable {
-		r := refusal("bad_compensate", "the effect of step "+n.path+" was declared as "+string(n.own.data.Effect)+" when it began", "leave compensate out; only a step whose effect is undoable has one")
-		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/compensate", Code: "bad_compensate", Detail: r.Title}}
-		return Draft{}, r
+		return Draft{}, refusal("bad_compensate", "the effect of step "+n.path+" was declared as "+string(n.own.data.Effect)+" when it began", "leave compensate out; only a step whose effect is undoable has one").at("/compensate", "bad_compensate")
 	}
 	undo, err := m.admitUndo(n, c.Compensate)
 	if err != nil {

@@ -35,7 +35,7 @@ type session struct {
 	calls      []*node            // those that call actions
 	owns       []*node            // those that the agent does itself
 	active     []*group           // steps that have not ended
-	identities map[string][]*node // calls by identity, the oldest first
+	identities map[string][]*node // calls and asks by identity, the oldest first
 	counts     map[string]int     // calls by action
 	undos      []*node            // calls that are being undone while the session continues
 	asks       asks
@@ -466,13 +466,9 @@ func (n *node) differs(c saga.CallAction, once bool) *Refusal {
 	case c.ID == "":
 		return nil
 	case n.step.Use.Action != c.Action:
-		r := refusal("id_reused", "the call "+n.path+" with this id is of another action", "choose another id for another call")
-		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/id", Code: "id_reused", Detail: r.Title}}
-		return r
+		return refusal("id_reused", "the call "+n.path+" with this id is of another action", "choose another id for another call").at("/id", "id_reused")
 	case !saga.SameInput(n.forward.actionInput, c.Input):
-		r := refusal("id_reused", "the call "+n.path+" with this id has another input", "choose another id for another call")
-		r.Invalid, r.Findings = true, []saga.Finding{{Pointer: "/input", Code: "id_reused", Detail: r.Title}}
-		return r
+		return refusal("id_reused", "the call "+n.path+" with this id has another input", "choose another id for another call").at("/input", "id_reused")
 	}
 	return nil
 }

@@ -13,9 +13,8 @@ import (
 // asks are a session's requests to language models. Each is a step with one attempt. The machine
 // does not compare them: its caller knows which recorded answer a request may have.
 type asks struct {
-	all        []*node
-	identities map[string]int   // how many have an identity
-	messages   map[string]*node // by the id of the command
+	all      []*node
+	messages map[string]*node // by the id of the command
 }
 
 // AskModel returns the path of the step of a request to a model, and the draft of the record that
@@ -44,7 +43,7 @@ func (m *Machine) AskModel(message uuid.UUID, c saga.AskModel) (path string, _ *
 	}
 	path = askPath(len(s.asks.all))
 	return path, &Draft{Kind: journal.Called, Path: path, Way: journal.Do, Blobs: c.Blobs, Data: saga.CalledData{
-		Message: message.String(), Life: c.Life, What: saga.ModelAsk, Identity: c.Identity, N: s.asks.identities[c.Identity], Input: c.Input, Diverged: c.Diverged}}, nil
+		Message: message.String(), Life: c.Life, What: saga.ModelAsk, Identity: c.Identity, N: len(s.identities[c.Identity]), Input: c.Input, Diverged: c.Diverged}}, nil
 }
 
 // askPath returns the path of the n-th request to a model.
@@ -53,7 +52,7 @@ func askPath(n int) string { return "llm[" + strconv.Itoa(n) + "]" }
 // applyAsk adds a request to a model.
 func (m *Machine) applyAsk(path string, d *saga.CalledData) error {
 	s := m.session
-	if s.policy.Ask == nil || path != askPath(len(s.asks.all)) || d.N != s.asks.identities[d.Identity] {
+	if s.policy.Ask == nil || path != askPath(len(s.asks.all)) || d.N != len(s.identities[d.Identity]) {
 		return fmt.Errorf("%w: request %d to a model in life %d", ErrImpossible, d.N, d.Life)
 	}
 	step := *s.policy.Ask
@@ -61,10 +60,10 @@ func (m *Machine) applyAsk(path string, d *saga.CalledData) error {
 	n := m.addStep(&step)
 	n.forward.actionInput, n.model = d.Input, true
 	if s.asks.messages == nil {
-		s.asks.identities, s.asks.messages = make(map[string]int), make(map[string]*node)
+		s.asks.messages = make(map[string]*node)
 	}
 	s.asks.all = append(s.asks.all, n)
-	s.asks.identities[d.Identity]++
+	s.identities[d.Identity] = append(s.identities[d.Identity], n)
 	s.asks.messages[d.Message] = n
 	if d.Diverged != nil {
 		s.diverged = d.Diverged

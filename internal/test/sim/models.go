@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/ask"
@@ -66,7 +67,7 @@ func (p *agentProcess) question(t *modelTask, try int, again bool, then func()) 
 		p.hear(t, try, found.Path, then)
 		return
 	}
-	c := saga.AskModel{Life: p.life, Identity: prompt.Identity, Blobs: prompt.Keep(a.index.Node), Input: saga.Encode(prompt.Question)}
+	c := saga.AskModel{Life: p.life, Identity: prompt.Identity, Blobs: prompt.Keep(a.index), Input: saga.Encode(prompt.Question)}
 	p.ask(saga.Command{Do: c}, func(path string, no *machine.Refusal) {
 		switch {
 		case no == nil:
@@ -115,8 +116,9 @@ func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
 	case before != found.Output.Answer:
 		s.violate(a.session, "27: %s answers a question that had another answer in an earlier life", path)
 	}
-	if content := s.content(a.session, found.Output.Answer); content != s.world.answers[found.Key] {
-		s.violate(a.session, "27: the answer to %s is %q, and the provider's was %q", path, content, s.world.answers[found.Key])
+	said := s.world.answers[idempotency.Key(a.session, path, journal.Do, 0)]
+	if content := s.content(a.session, found.Output.Answer); content != said {
+		s.violate(a.session, "27: the answer to %s is %q, and the provider's was %q", path, content, said)
 	}
 	then()
 }
@@ -178,7 +180,7 @@ func (s *sim) checkModels(id uuid.UUID, records []journal.Record) {
 	}
 	for _, path := range paths {
 		found := index.At(path)
-		if n := s.world.billed[found.Key]; n > 1 {
+		if n := s.world.billed[idempotency.Key(id, path, journal.Do, 0)]; n > 1 {
 			s.violate(id, "27: the question %s was sent %d times", path, n)
 		}
 		body, err := found.Question.Assemble(func(hash string) ([]byte, error) {

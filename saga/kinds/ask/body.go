@@ -14,9 +14,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"recourse/idempotency"
@@ -34,11 +31,8 @@ const Kind = "ask"
 // Timeout is the longest time without a part of a response: models may think for minutes.
 const Timeout = 10 * time.Minute
 
-// Codes of failures, in addition to those of llm steps.
-const (
-	CodeProvider = "provider_error" // the response is an error of the provider
-	CodeCut      = "body_cut"       // the response is not whole
-)
+// CodeCut is the code of a response that is not whole.
+const CodeCut = "body_cut"
 
 // Body is the body of an ask. It is immutable.
 type Body struct {
@@ -119,7 +113,7 @@ func (b *Body) Records() bool { return false }
 func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	f := http.Failed(r, a, "")
 	if a.Status > 0 && a.Code == "" {
-		f.Code = CodeProvider
+		f.Code = llm.CodeProvider
 	}
 	return saga.Verdict{Class: journal.Refused, Error: f}
 }
@@ -140,7 +134,7 @@ func (b *Body) Read(_ saga.Request, a saga.Answer) saga.Verdict {
 	}
 	switch {
 	case m.Fault != "":
-		return saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: CodeProvider, Title: "the provider reports an error within its response", Detail: m.Fault}}
+		return saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: llm.CodeProvider, Title: "the provider reports an error within its response", Detail: m.Fault}}
 	case !m.Whole:
 		return saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: CodeCut, Title: "the response ended before it was whole"}}
 	}
@@ -199,10 +193,3 @@ func (b *Body) Model(r saga.Request) string {
 
 // hexed returns the hash of a content in hex.
 func hexed(b journal.Blob) string { return hex.EncodeToString(b.Hash[:]) }
-
-func sorted(names map[string]bool) []string { return slices.Sorted(maps.Keys(names)) }
-
-// escape writes a name as a token of a JSON pointer (RFC 6901, section 3).
-func escape(name string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-}

@@ -11,13 +11,13 @@ import (
 
 // Recorded is a request to a model in a session's journal.
 type Recorded struct {
-	Path, Key string
-	Life      int
-	identity  string
-	Question  Question
-	Ended     bool
-	Output    *Output // of its answer; nil: it has none
-	Failure   *saga.OutcomeData
+	Path     string
+	Life     int
+	identity string
+	Question Question
+	Ended    bool
+	Output   *Output // of its answer; nil: it has none
+	Failure  *saga.OutcomeData
 }
 
 // Index finds a session's requests to models.
@@ -26,13 +26,14 @@ type Index struct {
 	identities map[string][]*Recorded // in the order of their records
 	places     map[string][]*Recorded // likewise
 	nodes      map[string]string      // the contents that end conversations, by Question.Chain
+	rests      map[string]bool        // the stored contents that Question.Rest names
 	responses  map[string]bool        // ids of the responses that the session's models have made
 }
 
 // NewIndex returns an index without requests.
 func NewIndex() *Index {
 	return &Index{all: make(map[string]*Recorded), identities: make(map[string][]*Recorded), places: make(map[string][]*Recorded),
-		nodes: make(map[string]string), responses: make(map[string]bool)}
+		nodes: make(map[string]string), rests: make(map[string]bool), responses: make(map[string]bool)}
 }
 
 // Add adds a record, if it belongs to a request to a model.
@@ -50,12 +51,9 @@ func (x *Index) Add(r *journal.Record) error {
 		x.all[a.Path] = a
 		x.identities[a.identity] = append(x.identities[a.identity], a)
 		x.places[a.Question.Place] = append(x.places[a.Question.Place], a)
+		x.rests[a.Question.Rest] = true
 		if a.Question.Conversation != "" {
 			x.nodes[a.Question.Chain] = a.Question.Conversation
-		}
-	case journal.Intent:
-		if a := x.all[r.Path]; a != nil {
-			a.Key = r.Key
 		}
 	case journal.Outcome:
 		a := x.all[r.Path]
@@ -128,9 +126,6 @@ const (
 
 // At returns the request with this path; nil if there is none.
 func (x *Index) At(path string) *Recorded { return x.all[path] }
-
-// Node returns the content that ends a conversation with this Question.Chain; "" for none.
-func (x *Index) Node(chain string) string { return x.nodes[chain] }
 
 // Made reports whether a response with this id answers a request of the session.
 func (x *Index) Made(response string) bool { return x.responses[response] }

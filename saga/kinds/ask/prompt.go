@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
+	"recourse/saga/kinds/llm"
 )
 
 // Question is a request to a model in a journal: the input of its step. Its contents are stored
@@ -96,7 +98,7 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 			return nil, errors.Join(ErrNotObject, err)
 		}
 		p.Body = digest(body)
-		p.Input = perRequest + int64(len(body)+bytesPerToken-1)/bytesPerToken
+		p.Input = llm.EstimateInput(len(body))
 	}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -114,13 +116,6 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 	p.Place = p.place()
 	return p, nil
 }
-
-// The highest cost of a request in addition to the text of its body, in tokens; see
-// [llm.Body.Reserve].
-const (
-	perRequest    = 16
-	bytesPerToken = 3
-)
 
 // check reads the members that matter to recourse.
 func (p *Prompt) check() error {
@@ -206,32 +201,27 @@ func (p *Prompt) place() string {
 	return digest([]byte(p.Lane), []byte(p.Previous), saga.Encode(items[:last:last]))
 }
 
-// Keep adds the contents of the request to those of its session, and returns the ones to store.
-// node returns the content that ends a conversation with this Chain, "" if the session has none: so
-// a long conversation is stored once, not with each request.
-func (p *Prompt) Keep(node func(chain string) string) []journal.Blob {
+// Keep names the contents of the request, and returns those to store: what the session's requests
+// have in common is stored once, not with each of them. x has the earlier ones.
+func (p *Prompt) Keep(x *Index) (blobs []journal.Blob) {
 	if p.raw == nil {
 		return nil
 	}
-	blobs := []journal.Blob{Pack(p.rest)}
-	p.Rest = hexed(blobs[0])
-	if len(p.items) == 0 {
-		return blobs
+	if p.Rest = digest(p.rest); !x.rests[p.Rest] {
+		blobs = append(blobs, Pack(p.rest))
 	}
 	var n conversation
-	from := 0
 	for i := len(p.links); i > 0 && n.Base == ""; i-- {
-		if n.Base = node(p.links[i-1]); n.Base != "" {
-			from = i
-		}
+		n.Base = x.nodes[p.links[i-1]]
+		n.Items = p.items[i:]
 	}
-	n.Items = p.items[from:]
-	if len(n.Items) == 0 {
-		p.Conversation = n.Base
-		return blobs
+	if n.Base == "" {
+		n.Items = p.items
 	}
-	blobs = append(blobs, Pack(saga.Encode(n)))
-	p.Conversation = hexed(blobs[1])
+	if p.Conversation = n.Base; len(n.Items) > 0 {
+		node := Pack(saga.Encode(n))
+		blobs, p.Conversation = append(blobs, node), hexed(node)
+	}
 	return blobs
 }
 
@@ -372,14 +362,14 @@ func difference(a, b any) (pointer string, ok bool) {
 		for name := range b { // any order
 			names[name] = true
 		}
-		for _, name := range sorted(names) {
+		for _, name := range slices.Sorted(maps.Keys(names)) {
 			x, inA := a[name]
 			y, inB := b[name]
 			if inA != inB {
-				return "/" + escape(name), true
+				return "/" + expr.PointerToken(name), true
 			}
 			if at, differs := difference(x, y); differs {
-				return "/" + escape(name) + at, true
+				return "/" + expr.PointerToken(name) + at, true
 			}
 		}
 		return "", false

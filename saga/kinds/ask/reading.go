@@ -3,10 +3,12 @@ package ask
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 
+	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
 )
 
@@ -77,9 +79,6 @@ type usage struct {
 	} `json:"input_tokens_details"`
 }
 
-// maxTokens is more than any request uses, and small enough for exact arithmetic.
-const maxTokens = 1_000_000_000
-
 // add adds what a provider reports. A later report of a stream replaces the parts of an earlier one
 // that it repeats.
 func (r *Reading) add(u *usage) {
@@ -92,7 +91,7 @@ func (r *Reading) add(u *usage) {
 	}
 	set := func(to *int64, from ...*int64) {
 		for _, n := range from {
-			if n != nil && *n >= 0 && *n <= maxTokens {
+			if n != nil && *n >= 0 && *n <= llm.MaxUsage {
 				*to = *n
 			}
 		}
@@ -142,8 +141,8 @@ func (r *Reading) Event(data []byte) (hold, drop, done bool) {
 
 // chunk reads an event of chat completions. Its stream ends with [DONE].
 func (r *Reading) chunk(p *packet) (drop bool) {
-	set(&r.ID, p.ID)
-	set(&r.Model, p.Model)
+	r.ID = cmp.Or(p.ID, r.ID)
+	r.Model = cmp.Or(p.Model, r.Model)
 	r.add(p.Usage)
 	for _, c := range p.Choices {
 		if c.FinishReason != "" {
@@ -159,8 +158,8 @@ func (r *Reading) responsesEvent(p *packet) (done bool) {
 		r.held = true
 	}
 	if p.Response != nil {
-		set(&r.ID, p.Response.ID)
-		set(&r.Model, p.Response.Model)
+		r.ID = cmp.Or(p.Response.ID, r.ID)
+		r.Model = cmp.Or(p.Response.Model, r.Model)
 		r.add(p.Response.Usage)
 	}
 	switch p.Type {
@@ -184,8 +183,8 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 	switch p.Type {
 	case "message_start":
 		if p.Message != nil {
-			set(&r.ID, p.Message.ID)
-			set(&r.Model, p.Message.Model)
+			r.ID = cmp.Or(p.Message.ID, r.ID)
+			r.Model = cmp.Or(p.Message.Model, r.Model)
 			r.add(p.Message.Usage)
 		}
 	case "content_block_start":
@@ -195,7 +194,7 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 	case "message_delta":
 		r.held = true
 		if p.Delta != nil {
-			set(&r.Finish, p.Delta.StopReason)
+			r.Finish = cmp.Or(p.Delta.StopReason, r.Finish)
 		}
 	case "message_stop":
 		r.Whole, r.held, done = true, true, true
@@ -235,6 +234,8 @@ func (r *Reading) Document(body []byte) {
 	}
 }
 
+const maxFault = 500
+
 // fault returns the text of an error in the form of a provider; ok is false if there is none.
 func fault(doc json.RawMessage) (text string, ok bool) {
 	if !present(doc) {
@@ -242,18 +243,9 @@ func fault(doc json.RawMessage) (text string, ok bool) {
 	}
 	var e struct{ Type, Code, Message string }
 	if json.Unmarshal(doc, &e) != nil || e.Message == "" {
-		return clip(string(doc)), true
+		return httptext.Clip(string(doc), maxFault), true
 	}
-	return clip(e.Message), true
-}
-
-const maxFault = 500
-
-func clip(text string) string {
-	if len(text) > maxFault {
-		return string(bytes.ToValidUTF8([]byte(text[:maxFault]), nil)) + "…"
-	}
-	return text
+	return httptext.Clip(e.Message, maxFault), true
 }
 
 // present reports whether a member is there and not empty.
@@ -262,20 +254,7 @@ func present(doc json.RawMessage) bool {
 	return text != "" && text != "null" && text != "[]"
 }
 
-func set(to *string, text string) {
-	if text != "" {
-		*to = text
-	}
-}
-
-// Bounds of a response.
-const (
-	MaxAnswer = 8 << 20
-	lineSize  = 64 << 10
-)
-
-// ErrTooLarge says that a response has more than [MaxAnswer] bytes.
-var ErrTooLarge = errors.New("the response is larger than 8 MiB")
+const lineSize = 64 << 10
 
 // Events reads server-sent events (the WHATWG's, section 9.2.6) and passes the bytes of each, and
 // its data, to take, until take returns false. A part that the end of in has cut off is passed,
@@ -287,8 +266,8 @@ func Events(in io.Reader, take func(raw, data []byte) (more bool)) error {
 	for {
 		part, err := lines.ReadSlice('\n')
 		raw = append(raw, part...)
-		if total += len(part); total > MaxAnswer {
-			return ErrTooLarge
+		if total += len(part); total > llm.MaxBody {
+			return llm.ErrTooLarge
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue // the line goes on

@@ -209,8 +209,8 @@ func newRate(p Price, currency string) (r rate, err error) {
 		write := read(p.CacheWrite)
 		r.write = &write
 	}
-	if p.MaxOutput < 0 || p.MaxOutput > maxUsage {
-		err = cmp.Or(err, fmt.Errorf("max_output is from 0 to %d tokens", maxUsage))
+	if p.MaxOutput < 0 || p.MaxOutput > MaxUsage {
+		err = cmp.Or(err, fmt.Errorf("max_output is from 0 to %d tokens", MaxUsage))
 	}
 	return r, err
 }

@@ -130,6 +130,10 @@ func (b *Body) Reserve(r saga.Request) saga.Usage {
 
 func estimate(bytes int) int64 { return int64(bytes+bytesPerToken-1) / bytesPerToken }
 
+// EstimateInput returns the estimated tokens of a request with a body of so many bytes. It is not
+// less than they are, as in Reserve.
+func EstimateInput(bytes int) int64 { return perRequest + estimate(bytes) }
+
 // length returns the length of a message's text or, if it has other parts, of all its JSON.
 func length(m json.RawMessage) int {
 	var doc struct{ Content string }
@@ -170,8 +174,8 @@ type usage struct {
 	Total  int64 `json:"total_tokens"`
 }
 
-// maxUsage is more than any request uses, and small enough for exact arithmetic.
-const maxUsage = 1_000_000_000
+// MaxUsage is more tokens than any request uses, and small enough for exact arithmetic.
+const MaxUsage = 1_000_000_000
 
 // usageOf returns the usage in an answer's body, or in its error; nil if none can be read.
 func usageOf(body json.RawMessage) *usage {
@@ -190,14 +194,14 @@ func usageOf(body json.RawMessage) *usage {
 		Input  *int64 `json:"prompt_tokens"`
 		Output *int64 `json:"completion_tokens"`
 	}
-	if json.Unmarshal(doc.Usage, &said) != nil || said.Input == nil || *said.Input < 0 || *said.Input > maxUsage {
+	if json.Unmarshal(doc.Usage, &said) != nil || said.Input == nil || *said.Input < 0 || *said.Input > MaxUsage {
 		return nil
 	}
 	u := &usage{Input: *said.Input}
 	if said.Output != nil { // an error before the first token has none
 		u.Output = *said.Output
 	}
-	if u.Output < 0 || u.Output > maxUsage {
+	if u.Output < 0 || u.Output > MaxUsage {
 		return nil
 	}
 	u.Total = u.Input + u.Output

@@ -111,7 +111,7 @@ func TestDearest(t *testing.T) {
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	NewTariff(cfg).cost("a", maxUsage, maxUsage) // does not panic
+	NewTariff(cfg).cost("a", MaxUsage, MaxUsage) // does not panic
 }
 
 func TestCheck(t *testing.T) {

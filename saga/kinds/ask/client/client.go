@@ -199,9 +199,9 @@ func (r *reader) all(kind string) error {
 	if ok && httptext.MediaType(kind) == "text/event-stream" {
 		return r.stream(kind)
 	}
-	body, err := quota.ReadAll(r.ctx, r.in, ask.MaxAnswer, -1)
-	if len(body) > ask.MaxAnswer {
-		body, err = nil, ask.ErrTooLarge
+	body, err := quota.ReadAll(r.ctx, r.in, llm.MaxBody, -1)
+	if len(body) > llm.MaxBody {
+		body, err = nil, llm.ErrTooLarge
 	}
 	if !ok {
 		r.a.Body, _, _ = httptext.EncodeBody(kind, body, r.redact)
@@ -239,7 +239,7 @@ func (r *reader) stream(kind string) error {
 	switch {
 	case memory != nil:
 		return memory
-	case errors.Is(err, io.EOF) || r.meaning.Whole && !errors.Is(err, ask.ErrTooLarge):
+	case errors.Is(err, io.EOF) || r.meaning.Whole && !errors.Is(err, llm.ErrTooLarge):
 		return nil // whether it is whole, its meaning says
 	}
 	return err
@@ -247,7 +247,7 @@ func (r *reader) stream(kind string) error {
 
 // broken describes a failure to read a response.
 func broken(ctx context.Context, err error) (code, why string) {
-	if errors.Is(err, ask.ErrTooLarge) {
+	if errors.Is(err, llm.ErrTooLarge) {
 		return egress.CodeBodyTooLarge, err.Error()
 	}
 	if f := egress.BodyFailure(ctx, err); f.Code != egress.CodeBodyCut {
