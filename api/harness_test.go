@@ -36,6 +36,7 @@ import (
 	"recourse/saga/kinds/ask/relay"
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
+	llmclient "recourse/saga/kinds/llm/client"
 	"recourse/saga/machine"
 )
 
@@ -158,7 +159,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		Prices: map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
 	}
 	passed := relay.New()
-	asks := askclient.New(askclient.Config{LLM: models, Egress: egress.Config{Guard: guard}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+	asks := askclient.New(askclient.Config{Config: llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
 		return Content(ctx, store, uuid.FromStringOrNil(session), hash)
 	}})
 	x.callers = map[string]engine.Caller{"http": caller, ask.Kind: asks}

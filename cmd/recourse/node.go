@@ -110,9 +110,10 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	now := func() time.Time { return n.engine.Now() } // the store's clock, for dates in Retry-After
 	n.steps = httpclient.New(httpclient.Config{Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now})
-	n.models = llmclient.New(llmclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now})
+	providers := llmclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now}
+	n.models = llmclient.New(providers)
 	n.relay = relay.New()
-	n.asks = askclient.New(askclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now, Relay: n.relay, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+	n.asks = askclient.New(askclient.Config{Config: providers, Relay: n.relay, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
 		id, err := uuid.FromString(session)
 		if err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ var may = map[string][]string{
 	"saga/dsl":               {"internal/spelling", "saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "saga/history", "journal", "retry", "idempotency"},
 	"saga/kinds/http/client": {"internal/egress", "internal/httptext", "retry", "saga", "saga/expr", "saga/kinds"},
-	"saga/kinds/ask/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
+	"saga/kinds/ask/client":  {"internal/egress", "internal/httptext", "internal/quota", "saga", "saga/kinds", "saga/kinds/llm/client"},
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
 	"trigger":                {"catalog", "journal", "saga", "saga/machine"},
 	"catalog":                {"journal", "saga", "saga/dsl"},

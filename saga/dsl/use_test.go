@@ -38,7 +38,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// What an action sets has priority over a definition's defaults.
+// An action's own settings have priority over the defaults of a definition.
 func TestUseWithDefaults(t *testing.T) {
 	d := mustParse(t, strings.Replace(useRefund, "steps:", "defaults: {retry: 9, timeout: 9s, in_doubt: fail}\nsteps:", 1)+"}\n  - {id: b, use: ping}\n  - {id: c, use: refund, with: {charge: c, amount: 1}, retry: {max: 2s}}\n")
 	a, b, c := d.ByID["a"], d.ByID["b"], d.ByID["c"]

@@ -7,7 +7,7 @@ import { ChatOpenAI } from '@langchain/openai'
 import { call, instructions, say, task, tools } from './tools.ts'
 
 const nodes = tools.map((t) => tool((input: unknown) => call(t.name, input), { name: t.name, description: t.description, schema: t.schema }))
-const model = new ChatOpenAI({ model: 'gpt-5-mini', maxTokens: 2000 }).bindTools(nodes) // reads OPENAI_BASE_URL, which ends with /v1
+const model = new ChatOpenAI({ model: 'gpt-5-mini', maxTokens: 2000 }).bindTools(nodes) // reads OPENAI_BASE_URL
 
 const graph = new StateGraph(MessagesAnnotation)
   .addNode('model', async ({ messages }) => ({ messages: [await model.invoke(messages)] }))

@@ -1,4 +1,4 @@
-// The booking agent by the package openai: `node openai.ts chat`, `node openai.ts stream` or `node openai.ts responses`.
+// The booking agent by the package openai: node openai.ts chat|stream|responses.
 
 import process from 'node:process'
 import OpenAI from 'openai'

@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 
 const base = `${process.env.RECOURSE_URL}/v1/sessions/${process.env.RECOURSE_SESSION}`
-const headers = { Authorization: `Bearer ${process.env.RECOURSE_TOKEN}`, 'Content-Type': 'application/json' } // never print the token
+// The headers contain the token: never print them.
+const headers = { Authorization: `Bearer ${process.env.RECOURSE_TOKEN}`, 'Content-Type': 'application/json' }
 
 const parked = 75 // the exit code by which `recourse agent run` runs the agent again once a person has decided
 
@@ -38,7 +39,8 @@ export const jsonSchema = (tool: (typeof tools)[number]) => z.toJSONSchema(tool.
 
 export const say = (...what: unknown[]) => console.log(`life ${process.env.RECOURSE_LIFE}:`, ...what)
 
-// request repeats a request until the server answers it. That is safe: two calls with the same input are the same call.
+// request repeats a request until the server answers it. That is safe: two calls with the same
+// input are the same call.
 async function request(method: string, path: string, body?: object) {
   for (let pause = 100; ; pause = Math.min(2 * pause, 2000)) {
     try {
@@ -52,8 +54,8 @@ async function request(method: string, path: string, body?: object) {
   }
 }
 
-// call runs a tool as an action, and returns what the model is told. The text is the same in each life, so that the conversation is, too:
-// it has nothing that tells one life from another, such as `replayed`.
+// call runs a tool as an action, and returns what the model is told. The text is the same in each
+// life, so that the conversation is, too: it has nothing, such as `replayed`, that tells lives apart.
 export async function call(name: string, input: unknown): Promise<string> {
   const action = name.replaceAll('_', '-')
   let { status, document } = await request('POST', '/calls', { action, input, wait: '10s' })

@@ -55,7 +55,7 @@ def call(action, arguments):
     """Calls an action, and waits for its end. The result is a dict with `status`, and `output` or `error`."""
     status, answer = request("POST", "/calls", {"action": action, "input": arguments, "wait": "10s"})
     while status == 202:
-        if answer.get("waits_for"):  # a person decides, which may take days: this process is run again when it has happened
+        if answer.get("waits_for"):  # a person decides, perhaps after days; then this process is run again
             say("parked:", answer["path"], "waits for", answer["waits_for"])
             sys.exit(PARKED)
         path = urllib.parse.quote(answer["path"], safe="")

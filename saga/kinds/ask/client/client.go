@@ -8,65 +8,45 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
 	"recourse/internal/quota"
-	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/kinds/ask"
 	"recourse/saga/kinds/ask/relay"
 	"recourse/saga/kinds/llm"
+	llmclient "recourse/saga/kinds/llm/client"
 )
-
-// longest is the maximum duration of one response, even if parts of it keep arriving.
-const longest = time.Hour
 
 // Config configures a [Caller].
 type Config struct {
-	LLM    llm.Config // [llm.Config.Check] must have accepted it
-	Egress egress.Config
+	llmclient.Config
 	// Content returns a content of a session by its hash, in hex. Errors: ask.ErrErased, those of
 	// the store.
 	Content func(ctx context.Context, session, hash string) ([]byte, error)
 	Relay   *relay.Relay
-	Known   func() []string  // the values of all secrets, which are redacted from responses; nil: none
-	Now     func() time.Time // for dates in Retry-After; default time.Now
 }
 
 // Caller performs asks. One call sends its request at most once. It is safe for concurrent use.
 type Caller struct {
-	cfg    Config
-	sender *egress.Sender
+	*llmclient.Sender
+	cfg Config
 }
 
 // New returns a Caller. Close it when done.
-func New(cfg Config) *Caller {
-	if cfg.Known == nil {
-		cfg.Known = func() []string { return nil }
-	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	cfg.Egress.MaxConnsPerHost = egress.Unlimited
-	return &Caller{cfg: cfg, sender: egress.New(cfg.Egress)}
-}
-
-// Close closes the idle connections. Calls in flight continue.
-func (c *Caller) Close() { c.sender.Close() }
+func New(cfg Config) *Caller { return &Caller{llmclient.NewSender(cfg.Config), cfg} }
 
 // Call implements engine.Caller: Stream with the default timeout.
 func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return c.Stream(ctx, r, ask.Timeout, func() {})
 }
 
-// Stream implements engine.Streamer. The answer's content has the bytes that an agent gets, and its
-// body their meaning. The key of a provider is sent only to that provider, and does not appear in
-// the answer.
+// Stream implements engine.Streamer. It ends as [llmclient.Sender.Send] says. The answer's content
+// has the bytes that an agent gets, and its body their meaning.
 func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer {
-	q, route, to, err := ask.Open(c.cfg.LLM, r)
+	q, route, to, err := ask.Open(c.LLM, r)
 	switch {
 	case err != nil:
 		return saga.Answer{Code: egress.CodeRequestInvalid, Detail: err.Error()}
@@ -77,39 +57,20 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	if err != nil {
 		return saga.Answer{Code: "not_sent", Detail: "the request's contents could not be read: " + err.Error()}
 	}
-	out, err := prepare(r, q, to, body)
+	out, err := prepare(r, q, body)
 	if err != nil {
 		return saga.Answer{Code: egress.CodeRequestInvalid, Detail: "the request cannot be built"}
 	}
-	ctx, stop := context.WithTimeout(ctx, longest)
-	defer stop()
-	ctx, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	silence := time.AfterFunc(idle, func() { cut(context.DeadlineExceeded) })
-	defer silence.Stop()
-	redact := httptext.NewRedactor(c.secrets())
-	resp, f := c.sender.Send(ctx, out)
-	if f != nil {
-		return saga.Answer{Sent: f.Sent, Code: f.Code, Detail: redact.Detail(out.URL.Host + ": " + f.Why)}
-	}
-	defer resp.Body.Close()
-	account := quota.FromContext(ctx)
-	account.OnWait(func(waits bool) { // waiting for the quota does not count as the provider's silence
-		if waits {
-			silence.Stop()
-		} else {
-			silence.Reset(idle)
+	return c.Send(ctx, to, out, idle, alive, func(ctx context.Context, a *saga.Answer, kind string, in io.Reader, redact *httptext.Redactor) string {
+		read := reader{ctx: ctx, relay: c.cfg.Relay, redact: redact, a: a, key: r.Headers[keyHeader], meaning: ask.NewReading(route, q), in: in}
+		err := read.all(kind)
+		if err == nil {
+			return ""
 		}
+		var why string
+		a.Code, why = llmclient.Broken(ctx, err)
+		return why
 	})
-	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: httptext.KeptHeaders(resp.Header, redact),
-		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
-	read := reader{Caller: c, ctx: ctx, account: account, redact: redact, a: &a, key: r.Headers[keyHeader], meaning: ask.NewReading(route, q),
-		in: pulse{resp.Body, func() { silence.Reset(idle); alive() }}}
-	if err := read.all(resp.Header.Get("Content-Type")); err != nil {
-		a.Code, a.Detail = broken(ctx, err)
-		a.Detail = redact.Detail(out.URL.Host + ": " + a.Detail)
-	}
-	return a
 }
 
 // keyHeader is the header with an ask's idempotency key. The provider gets it, too.
@@ -127,17 +88,8 @@ func (c *Caller) body(ctx context.Context, q *ask.Question, r saga.Request) ([]b
 	return q.Outgoing(content)
 }
 
-// secrets returns the values that no answer may contain.
-func (c *Caller) secrets() []string {
-	values := slices.Clone(c.cfg.Known())
-	for _, p := range c.cfg.LLM.Providers {
-		values = append(values, string(p.APIKey))
-	}
-	return values
-}
-
-// prepare returns the request to send, with the key in it. It must not be shown or stored.
-func prepare(r saga.Request, q *ask.Question, to *llm.Provider, body []byte) (egress.Request, error) {
+// prepare returns the request to send.
+func prepare(r saga.Request, q *ask.Question, body []byte) (egress.Request, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil {
 		return egress.Request{}, err
@@ -156,36 +108,13 @@ func prepare(r saga.Request, q *ask.Question, to *llm.Provider, body []byte) (eg
 	if r.Traceparent != "" {
 		out.Header.Set("Traceparent", r.Traceparent)
 	}
-	switch {
-	case to.APIKey == "":
-	case to.API == llm.AnthropicAPI:
-		out.Header.Set("X-Api-Key", string(to.APIKey))
-	default:
-		out.Header.Set("Authorization", "Bearer "+string(to.APIKey))
-	}
 	return out, nil
-}
-
-// pulse reports that bytes have arrived.
-type pulse struct {
-	io.Reader
-	beat func()
-}
-
-// Read implements io.Reader.
-func (p pulse) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b)
-	if n > 0 {
-		p.beat()
-	}
-	return n, err
 }
 
 // reader reads one response into an answer.
 type reader struct {
-	*Caller
 	ctx     context.Context
-	account *quota.Account
+	relay   *relay.Relay
 	redact  *httptext.Redactor
 	a       *saga.Answer
 	key     string // of the ask
@@ -199,10 +128,7 @@ func (r *reader) all(kind string) error {
 	if ok && httptext.MediaType(kind) == "text/event-stream" {
 		return r.stream(kind)
 	}
-	body, err := quota.ReadAll(r.ctx, r.in, llm.MaxBody, -1)
-	if len(body) > llm.MaxBody {
-		body, err = nil, llm.ErrTooLarge
-	}
+	body, err := llmclient.ReadAll(r.ctx, r.in)
 	if !ok {
 		r.a.Body, _, _ = httptext.EncodeBody(kind, body, r.redact)
 		return nil // the status is enough
@@ -218,11 +144,12 @@ func (r *reader) all(kind string) error {
 
 // stream reads server-sent events, and passes on the ones that may leave.
 func (r *reader) stream(kind string) error {
-	out := r.cfg.Relay.Join(r.key)
-	defer r.cfg.Relay.Leave(r.key, out)
+	out := r.relay.Join(r.key)
+	defer r.relay.Leave(r.key, out)
+	account := quota.FromContext(r.ctx)
 	var memory error
 	err := ask.Events(r.in, func(raw, data []byte) bool {
-		if memory = r.account.Reserve(r.ctx, int64(2*(len(r.a.Content)+len(raw)))); memory != nil {
+		if memory = account.Reserve(r.ctx, int64(2*(len(r.a.Content)+len(raw)))); memory != nil {
 			return false
 		}
 		hold, drop, done := r.meaning.Event(data)
@@ -243,15 +170,4 @@ func (r *reader) stream(kind string) error {
 		return nil // whether it is whole, its meaning says
 	}
 	return err
-}
-
-// broken describes a failure to read a response.
-func broken(ctx context.Context, err error) (code, why string) {
-	if errors.Is(err, llm.ErrTooLarge) {
-		return egress.CodeBodyTooLarge, err.Error()
-	}
-	if f := egress.BodyFailure(ctx, err); f.Code != egress.CodeBodyCut {
-		return f.Code, f.Why
-	}
-	return egress.CodeBodyCut, "the connection broke before the response's end"
 }

@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 		c := New(Config{Egress: egress.Config{Guard: guard, TLS: cfg.TLS()}})
 		t.Cleanup(c.Close)
 		return func(ctx context.Context, url string) egresstest.Result {
-			c.cfg.LLM = llm.Config{Providers: []llm.Provider{{Name: "it", BaseURL: url}}}
+			c.LLM = llm.Config{Providers: []llm.Provider{{Name: "it", BaseURL: url}}}
 			a := c.Call(ctx, saga.Request{Method: "POST", URL: url + "/chat/completions", Body: json.RawMessage(`{}`)})
 			return egresstest.Result{OK: a.Status == 200 && a.Code == "", Reported: true, Sent: a.Sent, Code: a.Code}
 		}
