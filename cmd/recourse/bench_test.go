@@ -66,6 +66,8 @@ func TestBenchWorkloads(t *testing.T) {
 		{"sqlite", "overload", "--clients 4 --each 400ms", saneOverload},
 		{"postgres", "overload", "--clients 4 --each 400ms", saneOverload},
 		{"postgres", "parked", "--sagas 100 --wake 20", saneParked},
+		{"sqlite", "agent", "--sagas 20 --steps 2 --times 8 --rounds 1 --each 300ms", saneAgent},
+		{"postgres", "agent", "--sagas 20 --steps 2 --times 8 --rounds 1 --each 300ms", saneAgent},
 		{"sqlite", "list", "--sagas 150 --times 3", saneList},
 		{"postgres", "list", "--sagas 150 --times 3", saneList},
 	} {
@@ -169,6 +171,25 @@ func saneList(t *testing.T, out string) {
 	}
 }
 
+func saneAgent(t *testing.T, out string) {
+	r := report[measure.AgentReport](t, out)
+	if len(r.Runs) != 7 || len(r.Targets) != 14 || r.Commit <= 0 || r.Others < 0 {
+		t.Fatalf("got %+v", r)
+	}
+	for _, l := range r.Runs {
+		recorded := l.What == "recorded answer"
+		if l.Times < 4 || l.AtOnce != 1 && l.AtOnce != 32 || l.DirectP50 <= 0 || l.DirectP99 < l.DirectP50 || l.P50 <= 0 || l.P99 < l.P50 || l.CPU <= 0 ||
+			recorded && l.Commits != 0 || !recorded && (l.Commits <= 0 || l.Commits > 2.5 || l.Commit <= 0) {
+			t.Errorf("got %+v", l)
+		}
+	}
+	for _, f := range r.Targets {
+		if strings.HasPrefix(f.What, "storage") && (f.Value < .5 || f.Value > 10) || f.Met != (f.Value <= f.Target) {
+			t.Errorf("got %+v", f)
+		}
+	}
+}
+
 // There are no figures without a correct ledger, or without durable commits.
 func TestBenchRefuses(t *testing.T) {
 	t.Parallel()
@@ -178,6 +199,7 @@ func TestBenchRefuses(t *testing.T) {
 		"--workload long --steps 20 --rounds 1",
 		"--workload recover --sagas 20",
 		"--workload overload --clients 2 --each 200ms",
+		"--workload agent --sagas 2 --steps 2 --times 8 --rounds 1 --each 100ms",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
@@ -187,7 +209,7 @@ func TestBenchRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range []string{"--workload long --steps 10001", "--workload recover --sagas 10001", "--clients 0", "--workload tall"} {
+	for _, args := range []string{"--workload long --steps 10001", "--workload recover --sagas 10001", "--workload agent --steps 1", "--clients 0", "--workload tall"} {
 		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != cli.Usage {
 			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
 		}

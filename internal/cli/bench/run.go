@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -154,4 +156,33 @@ func (b *runner) recover() (report, error) {
 
 func (b *runner) list() (report, error) {
 	return measure.List(b.app.Ctx, measure.ListConfig{Engine: &server{runner: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.Meter()})
+}
+
+func (b *runner) agent() (report, error) {
+	stub, err := b.stub(0)
+	if err != nil {
+		return nil, err
+	}
+	debug, ok := b.app.Variables["RECOURSE_DEBUG_LISTEN"]
+	if !ok {
+		if debug, err = freeAddress(b.app.Ctx); err != nil {
+			return nil, err
+		}
+	}
+	engine := &server{runner: b, more: []string{"--llm-base-url", stub.URL + "/v1", "--debug-listen", debug}}
+	if database.IsPostgres(b.dbs.engine) { // the second server does not wait long for the lease of the first one
+		engine.more = append(engine.more, "--node-lease", "1s")
+	}
+	return measure.Agent(b.app.Ctx, measure.AgentConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Floor: b.dbs.floor, Times: b.size.times, Turns: b.size.steps,
+		Rounds: b.size.rounds, Sessions: b.size.sagas, Each: b.size.each, Debug: debug, Progress: b.app.Meter()})
+}
+
+// freeAddress returns an address on loopback that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
 }

@@ -12,5 +12,8 @@
 // steps, the cost of a database full of sleeping sagas and how fast these wake, how soon sagas
 // continue after a kill -9, and how long lists take.
 //
+// agent has no floor either: the same requests go to the remote service itself and through the
+// engine, in turns. The remote service has a language model for it.
+//
 // The load, the engine, the floor and the remote service are separate processes.
 package measure

@@ -18,6 +18,8 @@ import (
 //	POST /reset      forgets everything
 //	POST /hold?path= stores requests to that path from now on, but responds only after
 //	POST /go
+//
+// It also has a language model: see modelPath.
 type Stub struct {
 	delay time.Duration // of each response
 	cheat bool
@@ -39,6 +41,7 @@ type Ledger struct {
 	Strange  int `json:"strange"` // undos of effects that were already undone, or never existed
 	Refused  int `json:"refused"`
 	Held     int `json:"held"` // responses that are delayed now
+	Asks     int `json:"asks"` // requests to the model
 }
 
 // NewStub returns a stub that delays each response. With cheat it counts
@@ -78,6 +81,10 @@ func (s *Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.held = ""
 			close(s.gate)
 		}
+		return
+	}
+	if r.URL.Path == modelPath {
+		s.answer(w, r)
 		return
 	}
 	if s.delay > 0 {
