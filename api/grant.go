@@ -11,13 +11,13 @@ import (
 )
 
 // ErrGrant means that a key cannot have this grant.
-var ErrGrant = errors.New("only a key of the role agent has a grant: actions such as refund or refund@3, patterns of sessions' names such as support-*, " +
+var ErrGrant = errors.New("only a key of the role agent has a grant: actions such as refund or refund@3, patterns of sessions' names such as support-*, patterns of models such as gpt-5-*, " +
 	`and the most that a session may cost, such as "5.00 USD", or 5.00 in the currency of its actions`)
 
 // Grant limits the sessions that a new key opens. An empty list allows all, and an empty budget
 // sets no limit. A budget may end with /session, for readers. Error: ErrGrant.
 func Grant(k *journal.APIKey, g journal.AgentGrant) error {
-	if len(g.Actions)+len(g.Sessions) == 0 && g.Budget == "" {
+	if len(g.Actions)+len(g.Sessions)+len(g.Models) == 0 && g.Budget == "" {
 		return nil
 	}
 	if k.Role != "agent" {
@@ -32,6 +32,11 @@ func Grant(k *journal.APIKey, g journal.AgentGrant) error {
 	for _, pattern := range g.Sessions {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.ContainsAny(pattern, "/ ") {
 			return fmt.Errorf("%w; %.100q is not a pattern of names", ErrGrant, pattern)
+		}
+	}
+	for _, pattern := range g.Models {
+		if !isModelPattern(pattern) || len(g.Models) > maxModels {
+			return fmt.Errorf("%w; at most %d models, and %.100q is one", ErrGrant, maxModels, pattern)
 		}
 	}
 	if g.Budget != "" {

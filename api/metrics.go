@@ -22,7 +22,19 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	limited  *prometheus.CounterVec
+
+	asks        *prometheus.CounterVec
+	askOverhead prometheus.Histogram
 }
+
+// The results of agents' requests to models.
+const (
+	askFresh    = "fresh"    // the provider has answered
+	askReplayed = "replayed" // the answer is one that the journal has, or gets
+	askFailed   = "failed"   // there is no answer
+	askLeft     = "left"     // the client has left before the answer's end, or the server stops
+	askRefused  = "refused"  // nothing was sent
+)
 
 func newMetrics(cfg Config) *metrics {
 	m := &metrics{
@@ -31,11 +43,17 @@ func newMetrics(cfg Config) *metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time from an HTTP request to its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
 	}
+	m.asks = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_session_asks_total", Help: "Requests of agents to models, by how they ended."}, []string{"result"})
+	m.askOverhead = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "recourse_session_ask_overhead_seconds", Help: "Time that the journal adds to a request of an agent to a model: from its arrival until its answer is committed, without the time of the provider.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1}})
+	for _, result := range []string{askFresh, askReplayed, askFailed, askLeft, askRefused} {
+		m.asks.WithLabelValues(result)
+	}
 	for _, role := range Roles { // so that the series exists before the first refusal
 		m.limited.WithLabelValues(role)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.seconds, m.limited, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	registry.MustRegister(m.requests, m.seconds, m.limited, m.asks, m.askOverhead, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&storeCollector{store: cfg.Store, now: cfg.Engine.Now})
 	if cfg.EngineStats != nil {
 		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})

@@ -153,6 +153,8 @@ func (s *server) modelLife(c echo.Context) (*life, error) {
 // askModel serves a request to a model: with the recorded answer to the same request of an earlier
 // life, or with that of the provider.
 func (s *server) askModel(c echo.Context, r ask.Route) error {
+	began, result := time.Now(), askRefused
+	defer func() { s.metrics.asks.WithLabelValues(result).Inc() }()
 	l, err := s.modelLife(c)
 	if err != nil {
 		return err
@@ -193,7 +195,24 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 			l.use(a, ask.Left)
 		}
 	}()
-	err = l.passAnswer(c, a, replayed && a.Ended)
+	ended := a.Ended
+	result = askLeft
+	err = l.passAnswer(c, a, replayed && ended, func(found *ask.Recorded) {
+		added := time.Since(began)
+		switch {
+		case found.Output == nil:
+			result = askFailed
+			return
+		case !replayed:
+			result = askFresh
+			added -= found.Took
+		default:
+			result = askReplayed
+		}
+		if !replayed || ended { // otherwise the request was sent before this one began
+			s.metrics.askOverhead.Observe(added.Seconds())
+		}
+	})
 	delivered = err == nil
 	return err
 }
@@ -304,8 +323,9 @@ func (l *life) divergence(ctx context.Context, p *ask.Prompt, rules ask.Rules) (
 const mostAsk = time.Hour
 
 // passAnswer responds with the answer to a recorded request: with the parts that may leave while it
-// arrives, and with the rest when it is in the journal.
-func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool) error {
+// arrives, and with the rest when it is in the journal. It calls ready with what is in the journal,
+// before it sends the rest.
+func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool, ready func(*ask.Recorded)) error {
 	ctx := c.Request().Context()
 	h := c.Response().Header()
 	h.Set("X-Recourse-Step", a.Path)
@@ -320,6 +340,7 @@ func (l *life) passAnswer(c echo.Context, a *ask.Recorded, replayed bool) error 
 		}
 	}
 	c.(*call).letGo()
+	ready(&found)
 	if found.Output == nil {
 		if sent > 0 {
 			panic(http.ErrAbortHandler) // the client sees a broken response, as from the provider

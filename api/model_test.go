@@ -330,7 +330,16 @@ func TestModelBudget(t *testing.T) {
 	if n := len(x.model.Bills()); n != 0 {
 		t.Errorf("%d requests were sent", n)
 	}
-	a.ask(modelRequests[0].path, strings.Replace(fmt.Sprintf(modelRequests[0].body, ""), `"m"`, `"priced"`, 1)).want(200)
+	priced := strings.Replace(fmt.Sprintf(modelRequests[0].body, ""), `"m"`, `"priced"`, 1)
+	a.ask(modelRequests[0].path, priced).want(200)
+	a.follow()
+	a.ask(modelRequests[0].path, priced).want(200)
+	metrics := string(x.do("GET", "/metrics", "").want(200).Body)
+	for _, line := range []string{`asks_total{result="refused"} 6`, `asks_total{result="fresh"} 1`, `asks_total{result="replayed"} 1`, `ask_overhead_seconds_count 2`} {
+		if !strings.Contains(metrics, "recourse_session_"+line+"\n") {
+			t.Errorf("/metrics does not have %s", line)
+		}
+	}
 }
 
 // TestModelRefusals: what recourse does not journal, or the session may not ask, is refused in the

@@ -108,10 +108,10 @@ func TestSessionGrantBudget(t *testing.T) {
 	open := func(secret, more string) *answer {
 		return x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["dinar"]`+more+`}`, header{"Authorization", "Bearer " + secret})
 	}
-	dollars := addAgentKey(x, "dollars", nil, nil, "5.00 USD")
+	dollars := addAgentKey(x, "dollars", journal.AgentGrant{Budget: "5.00 USD"})
 	open(dollars, `, "budget": {"amount": "5.00"}`).problem(422, "invalid_start")
 	open(dollars, "").problem(422, "invalid_start")
-	bare := addAgentKey(x, "bare", nil, nil, "5.00/session")
+	bare := addAgentKey(x, "bare", journal.AgentGrant{Budget: "5.00/session"})
 	var v sessionView
 	open(bare, "").want(201).into(&v)
 	if v.Cost.Budget != "5.00" || v.Cost.Currency != "KWD" {
@@ -159,9 +159,9 @@ func TestUnattachedSessions(t *testing.T) {
 	_, admin := addKey(x, "admin", time.Time{})
 	asAdmin := header{"Authorization", "Bearer " + admin}
 	x.do("PUT", "/v1/actions/charge", agentActions["charge"], asAdmin).want(201)
-	bot := header{"Authorization", "Bearer " + addAgentKey(x, "bot", nil, nil, "")}
-	other := header{"Authorization", "Bearer " + addAgentKey(x, "other", nil, nil, "")}
-	narrow := header{"Authorization", "Bearer " + addAgentKey(x, "bot", nil, []string{"sales"}, "")}
+	bot := header{"Authorization", "Bearer " + addAgentKey(x, "bot", journal.AgentGrant{})}
+	other := header{"Authorization", "Bearer " + addAgentKey(x, "other", journal.AgentGrant{})}
+	narrow := header{"Authorization", "Bearer " + addAgentKey(x, "bot", journal.AgentGrant{Sessions: []string{"sales"}})}
 	open := func(name string, as header) string {
 		var v sessionView
 		x.do("POST", "/v1/sessions", `{"name": "`+name+`", "actions": ["charge"], "input": {"n": 1}}`, as).want(201).into(&v)

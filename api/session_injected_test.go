@@ -132,7 +132,7 @@ func TestInjectedAgent(t *testing.T) {
 	for name, src := range injectedActions {
 		x.do("PUT", "/v1/actions/"+name, src).want(201)
 	}
-	bot := header{"Authorization", "Bearer " + addAgentKey(x, "bot", nil, nil, "")}
+	bot := header{"Authorization", "Bearer " + addAgentKey(x, "bot", journal.AgentGrant{})}
 	opened := func() *agent {
 		var v sessionView
 		x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["refund", "payout"], "models": ["scripted"]}`, bot).want(201).into(&v)

@@ -159,7 +159,7 @@ func sendQuietly(x *fixture, path, body, token string) int {
 type prefixAgent struct {
 	*agent
 	stopped <-chan struct{} // closed when the session is told to abort
-	dies    bool            // the process does nothing any more from then on
+	dies    bool            // the process does nothing from then on
 	over    bool
 }
 
@@ -196,7 +196,7 @@ func (p *prefixAgent) run() (committed bool) {
 	return p.try("/commit", "")
 }
 
-// gone reports whether the process does nothing any more.
+// gone reports whether the process has ended.
 func (p *prefixAgent) gone() bool {
 	if p.dies {
 		select {

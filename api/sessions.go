@@ -65,6 +65,8 @@ type sessionPart struct {
 	Actions     []string `json:"actions"` // with their versions
 	MaxCalls    int      `json:"max_calls"`
 	MaxParallel int      `json:"max_parallel"`
+	MaxAsks     int      `json:"max_asks"`
+	MaxSteps    int      `json:"max_steps"`
 	Lease       string   `json:"lease"`
 	OnLost      onLost   `json:"on_lost"`
 	Life        int      `json:"life"`     // 0: no process has attached
@@ -85,7 +87,7 @@ type onLost struct {
 func viewOf(m *machine.Machine) sessionView {
 	p := m.Definition().Session
 	number, _, ongoing := m.Life()
-	return sessionView{m.View(), sessionPart{Name: p.Name, Actions: p.Data.Actions, MaxCalls: p.MaxCalls, MaxParallel: p.MaxParallel,
+	return sessionView{m.View(), sessionPart{Name: p.Name, Actions: p.Data.Actions, MaxCalls: p.MaxCalls, MaxParallel: p.MaxParallel, MaxAsks: p.MaxAsks, MaxSteps: p.MaxSteps,
 		Lease: saga.Duration(p.Lease), OnLost: onLost{saga.Duration(p.LostWait), p.LostThen}, Life: number, Attached: ongoing,
 		Models: p.Data.Models, OnDivergence: p.Data.OnDivergence, Ignore: p.Data.Ignore, StreamHold: p.Data.StreamHold, Keep: p.Data.Keep}}
 }
@@ -99,7 +101,7 @@ func (l *live) replySession(c echo.Context, status int) error {
 func (s *server) openSession(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 	defer cancel()
-	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "labels", "timeout", "lease", "on_lost", "models", "on_divergence", "ignore", "stream_hold", "keep")
+	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "max_asks", "max_steps", "labels", "timeout", "lease", "on_lost", "models", "on_divergence", "ignore", "stream_hold", "keep")
 	if err != nil {
 		return err
 	}
@@ -190,6 +192,8 @@ func (s *server) policy(o *object) *saga.SessionData {
 	}
 	number("max_calls", &d.MaxCalls)
 	number("max_parallel", &d.MaxParallel)
+	number("max_asks", &d.MaxAsks)
+	number("max_steps", &d.MaxSteps)
 	if raw := o.raw("on_lost"); raw != nil && string(raw) != "null" {
 		in := &object{}
 		if err := in.parse(raw, "/on_lost", []string{"wait", "then"}); err != nil {
@@ -217,11 +221,18 @@ const (
 	maxModels      = 100
 )
 
+// isModelPattern reports whether a text is a model's name, or a pattern of names as path.Match has
+// them.
+func isModelPattern(text string) bool {
+	_, err := path.Match(text, "")
+	return err == nil && text != ""
+}
+
 // modelPolicy reads the parts of a session's policy that concern models.
 func modelPolicy(o *object, d *saga.SessionData) {
 	if o.into("models", &d.Models, `a list of models or patterns, such as ["gpt-5-*"]`) {
 		for i, pattern := range d.Models {
-			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(d.Models) > maxModels {
+			if !isModelPattern(pattern) || len(d.Models) > maxModels {
 				o.bad(fmt.Sprintf("/models/%d", i), "bad_pattern", "models has at most %d names of models, or patterns such as gpt-5-*", maxModels)
 				break
 			}
@@ -553,6 +564,14 @@ func (w caller) mayOpen(d *saga.SessionData, budget **saga.BudgetData) error {
 	}
 	if !g.Names(d.Name) {
 		return fail("forbidden", "the key %q opens sessions named %s, not %.63q", w.name, strings.Join(g.Sessions, ", "), d.Name)
+	}
+	if len(g.Models) > 0 && len(d.Models) == 0 {
+		d.Models = g.Models
+	}
+	for i, pattern := range d.Models {
+		if !g.Asks(pattern) {
+			return fail("forbidden", "the key %q allows the models %s, not %.100q: see models[%d]", w.name, strings.Join(g.Models, ", "), pattern, i)
+		}
 	}
 	if g.Budget == "" {
 		return nil

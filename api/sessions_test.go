@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,7 +160,7 @@ func TestSessionAbort(t *testing.T) {
 // TestSessionRefusals: nothing is recorded or sent for bad input, and each refusal says what to do.
 func TestSessionRefusals(t *testing.T) {
 	x := newFixture(t)
-	a := openAgent(t, x, `, "max_calls": 3`)
+	a := openAgent(t, x, `, "max_calls": 3, "max_asks": 1, "max_steps": 1`)
 	seq := func() int64 {
 		var v sessionView
 		x.do("GET", "/v1/sessions/"+a.id, "").want(200).into(&v)
@@ -193,6 +194,13 @@ func TestSessionRefusals(t *testing.T) {
 	a.do("POST", "/calls", `{"action": "mail", "input": {"order": "A", "text": "two"}}`).problem(409, "already_done")
 	a.call(`{"action": "mail", "input": {"order": "B", "text": "two"}}`)
 	a.do("POST", "/calls", `{"action": "mail", "input": {"order": "C", "text": "two"}}`).problem(403, "limit")
+	a.begin(201, `{"id": "one", "effect": "none"}`)
+	a.do("POST", "/steps", `{"id": "two", "effect": "none"}`).problem(403, "limit")
+	const question = `{"model": "m", "messages": [{"role": "user", "content": "%s"}]}`
+	a.ask("/llm/openai/v1/chat/completions", fmt.Sprintf(question, "one")).want(200)
+	if refused := a.ask("/llm/openai/v1/chat/completions", fmt.Sprintf(question, "two")).want(403); !strings.Contains(string(refused.Body), "max_asks") {
+		t.Errorf("one request too many: %s", refused.Body)
+	}
 	a.do("GET", "/calls/mail%5B9%5D", "").problem(404, "call_not_found")
 	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["internal"]}`).problem(403, "not_for_agents")
 	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["none", "charge", "charge@1"]}`).problem(422, "invalid_session")
@@ -296,7 +304,7 @@ func TestSessionGrants(t *testing.T) {
 	for name, src := range agentActions {
 		x.do("PUT", "/v1/actions/"+name, src, header{"Authorization", "Bearer " + admin}).want(201)
 	}
-	secret := addAgentKey(x, "bot", []string{"charge", "mail@1"}, []string{"support-*"}, "5.00 USD")
+	secret := addAgentKey(x, "bot", journal.AgentGrant{Actions: []string{"charge", "mail@1"}, Sessions: []string{"support-*"}, Models: []string{"gpt-5-*"}, Budget: "5.00 USD"})
 	as := header{"Authorization", "Bearer " + secret}
 	open := func(name, actions, more string) *answer {
 		return x.do("POST", "/v1/sessions", `{"name": "`+name+`", "actions": `+actions+more+`}`, as)
@@ -305,27 +313,34 @@ func TestSessionGrants(t *testing.T) {
 	open("support-1", `["charge", "big"]`, "").problem(403, "forbidden")
 	open("support-1", `["charge"]`, `, "budget": "6.00 USD"`).problem(403, "forbidden")
 	open("support-1", `["charge"]`, `, "budget": "6.00 EUR"`).problem(403, "forbidden")
+	for _, models := range []string{`["other"]`, `["gpt-*"]`, `["*"]`, `["gpt-5-mini", "gpt-4"]`, `["gpt-5-[a]"]`} {
+		open("support-1", `["charge"]`, `, "models": `+models).problem(403, "forbidden")
+	}
+	open("support-1", `["charge"]`, `, "models": ["gpt-5-mini"]`).want(201)
 	var v sessionView
 	open("support-1", `["charge", "mail"]`, "").want(201).into(&v)
 	if v.Cost.Budget != "5.00" && v.Cost.Budget != "5" {
 		t.Errorf("the budget is %q", v.Cost.Budget)
 	}
+	if !slices.Equal(v.Session.Models, []string{"gpt-5-*"}) {
+		t.Errorf("the models are %q", v.Session.Models)
+	}
 	x.do("GET", "/v1/sagas/"+v.ID, "", as).problem(403, "forbidden")
 	x.do("GET", "/v1/inbox", "", as).problem(403, "forbidden")
-	other := addAgentKey(x, "other", nil, nil, "")
+	other := addAgentKey(x, "other", journal.AgentGrant{})
 	body := `{"secret": "` + NewSecret() + `"}`
 	x.do("POST", "/v1/sessions/"+v.ID+"/attach", body, header{"Authorization", "Bearer " + other}).problem(403, "forbidden")
 	x.do("POST", "/v1/sessions/"+v.ID+"/attach", body, as).want(200)
 }
 
 // addAgentKey stores a key of the role agent with a grant, and returns its secret.
-func addAgentKey(x *fixture, name string, actions, sessions []string, budget string) string {
+func addAgentKey(x *fixture, name string, grant journal.AgentGrant) string {
 	x.t.Helper()
 	k, secret, err := NewKey(name, "agent")
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if err := Grant(&k, journal.AgentGrant{Actions: actions, Sessions: sessions, Budget: budget}); err != nil {
+	if err := Grant(&k, grant); err != nil {
 		x.t.Fatal(err)
 	}
 	if err := x.store.AddKey(x.t.Context(), k); err != nil {

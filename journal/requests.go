@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -75,6 +76,7 @@ type KeyBinding struct {
 type AgentGrant struct {
 	Actions  []string `json:"actions,omitempty"`  // refund, or refund@3 for one version
 	Sessions []string `json:"sessions,omitempty"` // patterns of names, as path.Match has them
+	Models   []string `json:"models,omitempty"`   // patterns of models, as path.Match has them
 	Budget   string   `json:"budget,omitempty"`   // the most that a session may spend, such as "5.00 USD"; "": no limit
 }
 
@@ -89,6 +91,15 @@ func MatchesAny(patterns []string, name string) bool {
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})
+}
+
+// Asks reports whether the grant allows a model, or all that a pattern of models matches. It allows
+// a pattern only if it has the same one, because a pattern may match more than one of the grant's.
+func (g *AgentGrant) Asks(model string) bool {
+	if len(g.Models) == 0 || slices.Contains(g.Models, model) {
+		return true
+	}
+	return !strings.ContainsAny(model, `*?[\`) && MatchesAny(g.Models, model)
 }
 
 // Calls reports whether the grant allows a version of an action.

@@ -13,9 +13,6 @@ const (
 	OwnPrefix = "own."
 )
 
-// MaxOwnSteps is the most own steps of a session.
-const MaxOwnSteps = 2000
-
 // OwnEffect says what an own step changes outside.
 type OwnEffect string
 

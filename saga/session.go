@@ -29,6 +29,8 @@ type SessionData struct {
 	Actions     []string `json:"actions"` // with their versions: refund@3
 	MaxCalls    int      `json:"max_calls,omitempty"`
 	MaxParallel int      `json:"max_parallel,omitempty"`
+	MaxAsks     int      `json:"max_asks,omitempty"`
+	MaxSteps    int      `json:"max_steps,omitempty"`
 	Lease       string   `json:"lease,omitempty"`   // how long a life lasts without a heartbeat
 	OnLost      *OnLost  `json:"on_lost,omitempty"` // nil: the default
 	Timeout     string   `json:"timeout,omitempty"` // of the session; "": none
@@ -77,6 +79,7 @@ func (d *SessionData) Complete() {
 		lost = *d.OnLost
 	}
 	d.MaxCalls, d.MaxParallel = cmp.Or(d.MaxCalls, DefaultMaxCalls), cmp.Or(d.MaxParallel, DefaultMaxParallel)
+	d.MaxAsks, d.MaxSteps = cmp.Or(d.MaxAsks, DefaultMaxAsks), cmp.Or(d.MaxSteps, DefaultMaxSteps)
 	d.Lease = cmp.Or(d.Lease, Duration(DefaultLease))
 	d.OnDivergence, d.StreamHold, d.Keep = cmp.Or(d.OnDivergence, DivergenceGuard), cmp.Or(d.StreamHold, HoldTools), cmp.Or(d.Keep, KeepFull)
 	d.OnLost = &OnLost{Wait: cmp.Or(lost.Wait, Duration(DefaultLostWait)), Then: cmp.Or(lost.Then, HoldSession)}
@@ -105,8 +108,9 @@ const (
 	DefaultLostWait    = time.Hour
 	DefaultMaxCalls    = 200
 	DefaultMaxParallel = 8
-	MaxSessionCalls    = 10_000
-	MaxAsks            = 2_000
+	DefaultMaxAsks     = 2_000
+	DefaultMaxSteps    = 2_000
+	MaxSessionCalls    = 10_000 // the most that each of these may be
 )
 
 // Session is the policy of a session: a saga without steps of its own, whose steps are the actions
@@ -116,6 +120,8 @@ type Session struct {
 	Actions     map[string]*SessionAction // by name
 	MaxCalls    int                       // of all actions together
 	MaxParallel int                       // calls in flight at once; further calls wait
+	MaxAsks     int                       // requests to models
+	MaxSteps    int                       // own steps
 	Lease       time.Duration             // how long a life lasts without a heartbeat
 	LostWait    time.Duration             // how long the session waits for a process when it has none
 	LostThen    LostThen                  // what follows then

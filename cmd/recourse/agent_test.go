@@ -462,16 +462,16 @@ func TestAgentKey(t *testing.T) {
 		return "RECOURSE_API_KEY=" + strings.TrimSpace(ok(t, nil, append([]string{"keys", "create", "--database", db}, args...)...))
 	}
 	admin := create("--role", "admin")
-	key := create("--role", "agent", "--name", "bot", "--actions", "look,refund@1,mail", "--sessions", "refund,support-*", "--budget", "5.00 USD/session", "--expires", "30d")
+	key := create("--role", "agent", "--name", "bot", "--actions", "look,refund@1,mail", "--sessions", "refund,support-*", "--models", "gpt-5-*", "--budget", "5.00 USD/session", "--expires", "30d")
 	create("--role", "agent", "--name", "bare", "--budget", "7.50/session")
 	if out := ok(t, nil, "keys", "list", "--database", db); !strings.Contains(out, "7.50/session") {
 		t.Errorf("%s", out)
 	}
-	if out := ok(t, nil, "keys", "list", "--database", db); !strings.Contains(out, "refund support-* look refund@1 mail 5.00 USD/session") {
+	if out := ok(t, nil, "keys", "list", "--database", db); !strings.Contains(out, "refund support-* look refund@1 mail gpt-5-* 5.00 USD/session") {
 		t.Errorf("%s", out)
 	}
 	for _, args := range [][]string{
-		{"--role", "client", "--actions", "refund"}, {"--role", "agent", "--actions", "Refund!"}, {"--role", "agent", "--sessions", "[a"},
+		{"--role", "client", "--actions", "refund"}, {"--role", "agent", "--actions", "Refund!"}, {"--role", "agent", "--sessions", "[a"}, {"--role", "agent", "--models", "[a"},
 		{"--role", "agent", "--budget", "much/session"}, {"--role", "agent", "--expires", "soon"}, {"--role", "agent", "--expires", "-3h"},
 	} {
 		if r := run(t, nil, append([]string{"keys", "create", "--database", db}, args...)...); r.code != cli.Usage || r.out != "" {

@@ -48,6 +48,7 @@ type createKeyCmd struct {
 	Signal   []string `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Restrict the key to signals for these definitions (order-*), or to one signal (order-*/paid); repeatable."`
 	Actions  []string `placeholder:"NAME[@VERSION],…" help:"Restrict a key of the role agent to sessions with these actions, separated by commas."`
 	Sessions []string `placeholder:"PATTERN,…" help:"Restrict a key of the role agent to sessions with these names (support-*), separated by commas."`
+	Models   []string `placeholder:"PATTERN,…" help:"Restrict a key of the role agent to requests to these models (gpt-5-*), separated by commas."`
 	Budget   string   `placeholder:"AMOUNT" help:"The most that a session may cost that a key of the role agent opens, such as \"5.00 USD\", or 5.00 in the currency of its actions."`
 	Expires  string   `placeholder:"DURATION" help:"Validity, such as 30d or 2160h. Default: until it is revoked."`
 }
@@ -66,7 +67,7 @@ func (c *createKeyCmd) Run(a *cli.App) error {
 	if err := api.Bind(&k, c.Source, c.Signal); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	if err := api.Grant(&k, journal.AgentGrant{Actions: c.Actions, Sessions: c.Sessions, Budget: c.Budget}); err != nil {
+	if err := api.Grant(&k, journal.AgentGrant{Actions: c.Actions, Sessions: c.Sessions, Models: c.Models, Budget: c.Budget}); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
 	if c.Expires != "" {
@@ -135,7 +136,7 @@ func (c *listKeysCmd) Run(a *cli.App) error {
 func boundTo(b journal.KeyBinding) []string {
 	list := slices.Concat(b.Sources, b.Signals)
 	if g := b.Agent; g != nil {
-		list = slices.Concat(list, g.Sessions, g.Actions)
+		list = slices.Concat(list, g.Sessions, g.Actions, g.Models)
 		if g.Budget != "" {
 			list = append(list, g.Budget+"/session")
 		}

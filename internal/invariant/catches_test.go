@@ -401,6 +401,9 @@ var bad = []struct {
 	{"more calls than the session may make", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Definition.Session.MaxCalls = 3
 	}},
+	{"more requests to models than the session may make", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Definition.Session.MaxAsks = 0
+	}},
 	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"
 		reseal(s)

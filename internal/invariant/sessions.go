@@ -182,11 +182,16 @@ func (c *sagaCheck) session(t *sagaState) {
 	all := callStates{byPath: make(map[string]*callState)}
 	paid := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
 	committed, failing := false, false
-	inFlight := make(map[string]bool) // forward requests of calls, by path
+	added := make(map[saga.CallKind]int) // steps of the session
+	inFlight := make(map[string]bool)    // forward requests of calls, by path
 	questions := questions{sent: make(map[string]bool), asked: make(map[string]int)}
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.CalledData:
+			if all.byPath[r.Path] == nil {
+				added[d.What]++
+				c.most(t, r, d.What, added[d.What])
+			}
 			switch d.What {
 			case saga.OwnStep:
 				c.begins(t, &all, r, d)
@@ -284,6 +289,17 @@ func reads(s *saga.Step) bool {
 	return ok && call.ReadOnly()
 }
 
+// most checks the part of invariant 26 about how many steps of one kind a session adds.
+func (c *sagaCheck) most(t *sagaState, r journal.Record, kind saga.CallKind, n int) {
+	if t.Definition == nil || t.Definition.Session == nil {
+		return
+	}
+	s := t.Definition.Session
+	if most := map[saga.CallKind]int{saga.ActionCall: s.MaxCalls, saga.ModelAsk: s.MaxAsks, saga.OwnStep: s.MaxSteps}[kind]; n > most {
+		c.say(26, r.Seq, "record %d adds number %d of kind %s to the session, which may have %d", r.Seq, n, kind, most)
+	}
+}
+
 // limits checks invariant 26: a session calls only its actions, and within its limits.
 func (c *sagaCheck) limits(t *sagaState, all *callStates, r journal.Record, d *saga.CalledData) {
 	if t.Definition == nil || t.Definition.Session == nil {
@@ -293,9 +309,6 @@ func (c *sagaCheck) limits(t *sagaState, all *callStates, r journal.Record, d *s
 	if a == nil || a.Agents == nil {
 		c.say(26, r.Seq, "record %d calls action %s, which is not an action for the session", r.Seq, d.Action)
 		return
-	}
-	if most := t.Definition.Session.MaxCalls; len(all.list) >= most {
-		c.say(26, r.Seq, "record %d is call %d of the session, which may make %d", r.Seq, len(all.list)+1, most)
 	}
 	counted := []*saga.CalledData{d}
 	for _, s := range all.list {

@@ -41,7 +41,7 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 	policy.Complete()
 	s := &saga.Session{
 		Actions: make(map[string]*saga.SessionAction, len(def.Steps)), Name: d.Name, Data: d,
-		MaxCalls: policy.MaxCalls, MaxParallel: policy.MaxParallel, LostThen: policy.OnLost.Then,
+		MaxCalls: policy.MaxCalls, MaxParallel: policy.MaxParallel, MaxAsks: policy.MaxAsks, MaxSteps: policy.MaxSteps, LostThen: policy.OnLost.Then,
 	}
 	for _, k := range o.Kinds {
 		if k.Ask != nil {

@@ -79,8 +79,8 @@ func (m *Machine) Begin(message uuid.UUID, c saga.BeginStep) (*Draft, *Refusal) 
 
 // beginFirst checks a step that the session does not have yet.
 func (m *Machine) beginFirst(message uuid.UUID, c saga.BeginStep) (*Draft, *Refusal) {
-	if len(m.session.owns) >= saga.MaxOwnSteps {
-		return nil, refusal("limit", fmt.Sprintf("the session has its %d own steps", saga.MaxOwnSteps), "commit the session, and open another one")
+	if most := m.session.policy.MaxSteps; len(m.session.owns) >= most {
+		return nil, refusal("limit", fmt.Sprintf("the session has its %d own steps", most), "commit the session, or open one with a higher max_steps")
 	}
 	if err := m.mayBegin(c.Reserve); err != nil {
 		return nil, err
@@ -290,7 +290,7 @@ func (m *Machine) applyOwn(path string, d *saga.CalledData) error {
 	id := strings.TrimPrefix(path, saga.OwnPrefix)
 	n := m.own(id)
 	switch {
-	case id == path, n == nil && (d.Own == nil || d.N != 0 || len(s.owns) >= saga.MaxOwnSteps):
+	case id == path, n == nil && (d.Own == nil || d.N != 0 || len(s.owns) >= s.policy.MaxSteps):
 		return fmt.Errorf("%w: own step %s in life %d", ErrImpossible, path, d.Life)
 	case n != nil && (n.forward.state != ready || n.inLife(d.Life) || d.N != n.forward.attempts):
 		return fmt.Errorf("%w: attempt %d of %s while %s", ErrImpossible, d.N+1, path, n.forward.name())

@@ -30,8 +30,8 @@ func (m *Machine) AskModel(message uuid.UUID, c saga.AskModel) (path string, _ *
 	switch {
 	case s.policy.Ask == nil:
 		return "", nil, refusal("no_models", "this program cannot ask models for its sessions", "")
-	case len(s.asks.all) >= saga.MaxAsks:
-		return "", nil, refusal("limit", fmt.Sprintf("the session has asked models %d times", saga.MaxAsks), "commit or abort the session, and open another one")
+	case len(s.asks.all) >= s.policy.MaxAsks:
+		return "", nil, refusal("limit", fmt.Sprintf("the session has asked models %d times", s.policy.MaxAsks), "commit or abort the session, or open one with a higher max_asks")
 	}
 	r, err := s.policy.Ask.Body.(saga.Call).Request(callEnv{input: c.Input})
 	if err != nil {

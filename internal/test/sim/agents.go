@@ -90,7 +90,7 @@ retry: {initial: 100ms}
 // agentPolicies are the policies of the sessions.
 var agentPolicies = []saga.SessionData{
 	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1", "drop@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
-	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxCalls: 5, MaxParallel: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
+	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxCalls: 5, MaxParallel: 1, MaxAsks: 4, MaxSteps: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
 }
 
 // agentDefinitions are the definitions of these policies, by name.

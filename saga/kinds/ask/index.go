@@ -3,6 +3,7 @@ package ask
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -15,6 +16,8 @@ type Recorded struct {
 	Life     int
 	identity string
 	Question Question
+	sent     time.Time     // by the journal
+	Took     time.Duration // of the provider, once the request has ended
 	Ended    bool
 	Output   *Output // of its answer; nil: it has none
 	Failure  *saga.OutcomeData
@@ -55,12 +58,17 @@ func (x *Index) Add(r *journal.Record) error {
 		if a.Question.Conversation != "" {
 			x.nodes[a.Question.Chain] = a.Question.Conversation
 		}
+	case journal.Intent:
+		if a := x.all[r.Path]; a != nil {
+			a.sent = r.At
+		}
 	case journal.Outcome:
 		a := x.all[r.Path]
 		d, ok := history.DataOf[saga.OutcomeData](r)
 		if a == nil || !ok {
 			return nil
 		}
+		a.Took = r.At.Sub(a.sent)
 		if a.Ended = true; r.Class != journal.Succeeded {
 			a.Failure = &d
 			return nil
