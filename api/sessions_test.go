@@ -249,6 +249,7 @@ func TestSessionTokens(t *testing.T) {
 func TestSessionApproval(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, "")
+	a.ask("/llm/openai/v1/chat/completions", `{"model": "m", "messages": [{"role": "user", "content": "pay"}]}`).want(200)
 	var v machine.CallView
 	a.do("POST", "/calls", `{"action": "big", "input": {"amount": 51}, "wait": "100ms"}`).want(http.StatusAccepted).into(&v)
 	if v.Status != machine.CallWaiting || v.WaitsFor != "approval" || v.Inbox == "" {
@@ -266,8 +267,8 @@ func TestSessionApproval(t *testing.T) {
 		} `json:"data"`
 	}
 	x.do("GET", "/v1/inbox?saga="+a.id, "").want(200).into(&inbox)
-	if len(inbox.Data) != 1 || !strings.Contains(string(inbox.Data[0].Shown), `"amount":51`) {
-		t.Fatalf("inbox: %+v", inbox)
+	if len(inbox.Data) != 1 || !strings.Contains(string(inbox.Data[0].Shown), `"amount":51`) || !strings.Contains(string(inbox.Data[0].Shown), `"last_ask":{"step":"llm[0]"`) {
+		t.Fatalf("inbox: %s", inbox.Data[0].Shown)
 	}
 	x.do("POST", "/v1/sagas/"+a.id+"/steps/big%5B0%5D/approve", fmt.Sprintf(`{"shown": %q}`, inbox.Data[0].ShownHash)).want(200)
 	a.do("GET", "/calls/big%5B0%5D?wait=10s", "").want(200).into(&v)

@@ -482,10 +482,11 @@ func (m *Machine) decideApproval(n *node) []Decision {
 	}
 	a := &saga.ApprovalData{Title: "Session " + m.session.policy.Name + ": may the agent call " + n.step.Use.String() + "?",
 		Shown: saga.Encode(struct {
-			Action  string `json:"action"`
-			Input   any    `json:"input"`
-			Request any    `json:"request"`
-		}{n.step.Use.String(), saga.Visible(n.forward.actionInput), saga.Visible(saga.Encode(request))})}
+			Action  string    `json:"action"`
+			Input   any       `json:"input"`
+			Request any       `json:"request"`
+			LastAsk *shownAsk `json:"last_ask,omitempty"`
+		}{n.step.Use.String(), saga.Visible(n.forward.actionInput), saga.Visible(saga.Encode(request)), m.session.asks.last()})}
 	a.ShownHash = a.Hash(m.started.SHA256)
 	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Key: key,
 		Data: saga.IntentData{Request: request, RequestHash: request.Hash(), Awaited: &saga.Awaited{Approval: a}}}}}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gofrs/uuid/v5"
@@ -67,6 +68,22 @@ func (m *Machine) applyAsk(path string, d *saga.CalledData) error {
 	s.asks.messages[d.Message] = n
 	if d.Diverged != nil {
 		s.diverged = d.Diverged
+	}
+	return nil
+}
+
+// shownAsk is what a person is shown of a request to a model. Its contents are those of the step.
+type shownAsk struct {
+	Step   string `json:"step"`
+	Output any    `json:"output"`
+}
+
+// last returns the last request that a model has answered; nil if there is none.
+func (a *asks) last() *shownAsk {
+	for _, n := range slices.Backward(a.all) {
+		if n.forward.state == done {
+			return &shownAsk{n.path, saga.Visible(n.output)}
+		}
 	}
 	return nil
 }
