@@ -153,6 +153,16 @@ func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b begin
 	if err := who.mayOpen(policy, &budget); err != nil {
 		return machine.Begun{}, false, err
 	}
+	if who.role == "agent" {
+		b.opener = who.name
+		n, err := s.cfg.Store.Opened(ctx, b.opener, maxLive)
+		if err != nil {
+			return machine.Begun{}, false, err
+		}
+		if n >= maxLive {
+			return machine.Begun{}, false, fail("rate_limited", "the key %q has %d sessions that have not ended: commit or abort some, or have a person decide about those that wait (GET /v1/inbox)", who.name, n).after(60)
+		}
+	}
 	if err := s.pinActions(ctx, who, policy); err != nil {
 		return machine.Begun{}, false, err
 	}
@@ -167,6 +177,10 @@ func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b begin
 	b.options = machine.StartOptions{Version: 1, Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: who.name, Traceparent: traceparent(c)}
 	return s.begin(ctx, b)
 }
+
+// maxLive is how many sessions of a key of the role agent have not ended. Requests that come at the
+// same moment may exceed it.
+const maxLive = 100
 
 var sessionName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 

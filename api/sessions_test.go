@@ -334,6 +334,31 @@ func TestSessionGrants(t *testing.T) {
 	x.do("POST", "/v1/sessions/"+v.ID+"/attach", body, as).want(200)
 }
 
+// TestLiveSessions: a key of the role agent has at most 100 sessions that have not ended.
+func TestLiveSessions(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	x.do("PUT", "/v1/actions/charge", agentActions["charge"], header{"Authorization", "Bearer " + admin}).want(201)
+	open := func(key, more string) *answer {
+		return x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"]`+more+`}`, header{"Authorization", "Bearer " + key})
+	}
+	bot, other := addAgentKey(x, "bot", journal.AgentGrant{}), addAgentKey(x, "other", journal.AgentGrant{})
+	var v sessionView
+	open(bot, `, "key": "first"`).want(201).into(&v)
+	for range maxLive - 1 {
+		open(bot, "").want(201)
+	}
+	open(bot, "").problem(429, "rate_limited")
+	open(bot, `, "key": "first"`).want(200)
+	open(other, "").want(201)
+	open(admin, "").want(201)
+	x.do("POST", "/v1/sessions/"+v.ID+"/abort", `{"reason": "enough"}`, header{"Authorization", "Bearer " + admin}).want(202)
+	x.auth = "Bearer " + admin
+	x.until(v.ID, func(v machine.View) bool { return v.Status.Terminal() })
+	open(bot, "").want(201)
+	open(bot, "").problem(429, "rate_limited")
+}
+
 // addAgentKey stores a key of the role agent with a grant, and returns its secret.
 func addAgentKey(x *fixture, name string, grant journal.AgentGrant) string {
 	x.t.Helper()

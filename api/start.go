@@ -123,6 +123,7 @@ type beginning struct {
 	version   int
 	newest    bool // the start fails if a newer version exists when it commits
 	options   machine.StartOptions
+	opener    string        // of a session: see journal.Start
 	wait      time.Duration // how long the client waits for the end
 }
 
@@ -146,7 +147,7 @@ func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, r
 	}
 	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
 		Definition: b.def.Name, Version: b.version, Newest: b.newest, SHA256: b.def.SHA256,
-		Key: b.key, Hash: b.hash, Unique: unique, RetryOf: b.options.RetryOf,
+		Key: b.key, Hash: b.hash, Unique: unique, Opener: b.opener, RetryOf: b.options.RetryOf,
 	}, data, b.wait > 0)
 	switch {
 	case errors.Is(err, journal.ErrUnique):

@@ -17,6 +17,8 @@ type Index interface {
 	SagaByKey(ctx context.Context, key string) (Head, error)
 	// Sagas lists heads in descending order of their ids: the newest first.
 	Sagas(ctx context.Context, f Filter) (Listed, error)
+	// Opened counts the live sagas with this Start.Opener, which is not empty, up to limit.
+	Opened(ctx context.Context, opener string, limit int) (int, error)
 	// Costs lists the costs of sagas in descending order of their ids. It reads less of each saga
 	// than Sagas does, so that a caller can sum up many.
 	Costs(ctx context.Context, f CostFilter) ([]Cost, error)

@@ -282,6 +282,7 @@ type Start struct {
 	Key    string    // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
 	Hash   string    // fingerprint of the start request; the caller compares it when Key is taken
 	Unique string    // the definition's unique value; "" for none. Unique among its live sagas
+	Opener string    // who has opened it, for Index.Opened; "" for none
 	Parent uuid.UUID // the saga that starts this one, which must be live, else ErrParentEnded. Nil for none
 	// Final means that a step of the parent's `finally` starts this saga, so the parent may have a
 	// Reason. Not stored.

@@ -61,8 +61,8 @@ func readsBack(b *bench) {
 func keepsHead(b *bench) {
 	saga := newID()
 	parent, _ := b.started()
-	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Parent: parent, RetryOf: newID(),
-		ForkedFrom: newID(), CreatedAt: epoch}
+	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Opener: "bot", Parent: parent,
+		RetryOf: newID(), ForkedFrom: newID(), CreatedAt: epoch}
 	r := &journal.Row{Status: "waiting", Reason: "slow", Labels: map[string]string{"tier": "gold", "näme": "Ünï"}, WakeAt: epoch,
 		Summary: []byte(`{"cost":1.10}`), Seq: 1, UpdatedAt: epoch}
 	b.ok(journal.Append{Saga: saga, Start: st, Records: chain(saga, nil, 1, 1), Row: r})

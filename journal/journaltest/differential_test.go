@@ -365,6 +365,7 @@ func (w *world) start() *journal.Start {
 	if k := rapid.SampledFrom([]string{"", "k1", "k2"}).Draw(w.T, "key"); k != "" {
 		st.Key = w.prefix + k
 	}
+	st.Opener = rapid.SampledFrom([]string{"", w.prefix + "bot"}).Draw(w.T, "opener")
 	st.Unique = rapid.SampledFrom([]string{"", "u"}).Draw(w.T, "unique")
 	return st
 }

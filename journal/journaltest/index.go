@@ -16,6 +16,7 @@ var indexTests = []test{
 	{"delete", deletes},
 	{"delete expired sagas", deletesExpired},
 	{"a child is not deleted before its parent's end", deletesChild},
+	{"live sagas of an opener", countsOpened},
 	{"stats", stats},
 	{"ping and close", pingAndClose},
 }
@@ -54,6 +55,24 @@ func inboxReplaced(b *bench) {
 	got, err := b.Inbox(b.ctx, journal.InboxFilter{})
 	b.must(err)
 	diff(b, "after the rows changed", got, []journal.Entry{second})
+}
+
+func countsOpened(b *bench) {
+	opened := func(opener string, limit int) int {
+		n, err := b.Opened(b.ctx, opener, limit)
+		b.must(err)
+		return n
+	}
+	var last uuid.UUID
+	for _, opener := range []string{"bot", "bot", "other", "", "bot"} {
+		last = newID()
+		a := begin(last)
+		a.Start.Opener = opener
+		b.ok(a)
+	}
+	diff(b, "those of one", []int{opened("bot", 10), opened("bot", 2), opened("other", 10), opened("nobody", 10)}, []int{3, 2, 1, 0})
+	b.ok(journal.Append{Saga: last, Row: ended()})
+	diff(b, "after one has ended", opened("bot", 10), 2)
 }
 
 func walkInbox(b *bench) {

@@ -49,6 +49,7 @@ func (w *world) lookUp() {
 	w.all("saga", func(s journal.Store) (any, error) { return head(s.Saga(w.ctx, saga)) })
 	key := w.prefix + rapid.SampledFrom([]string{"k1", "k2", "k3", ""}).Draw(w.T, "key")
 	w.all("saga by key", func(s journal.Store) (any, error) { return head(s.SagaByKey(w.ctx, key)) })
+	w.all("opened", func(s journal.Store) (any, error) { return s.Opened(w.ctx, w.prefix+"bot", 3) })
 	name := w.prefix + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.T, "name")
 	version := rapid.IntRange(0, 4).Draw(w.T, "version")
 	w.all("document", func(s journal.Store) (any, error) { return s.Document(w.ctx, "definition", name, version) })

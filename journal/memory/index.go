@@ -40,6 +40,21 @@ func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error)
 	return copyHead(s.sagas[id].head), nil
 }
 
+// Opened implements journal.Index.
+func (s *Store) Opened(ctx context.Context, opener string, limit int) (n int, err error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count the sagas of an opener: %w", err)
+	}
+	defer unlock()
+	for _, g := range s.sagas {
+		if g.head.Opener == opener && g.head.EndedAt.IsZero() && n < limit {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // Inbox implements journal.Index.
 func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Entry, error) {
 	unlock, err := s.enter(ctx)

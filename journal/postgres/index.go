@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `SELECT id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
+const headColumns = `SELECT id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(row pgx.CollectableRow) (journal.Head, error) {
@@ -21,7 +21,7 @@ func scanHead(row pgx.CollectableRow) (journal.Head, error) {
 	var u, parent, retryOf, forkedFrom pgtype.UUID
 	var created, wake, updated, ended, expires *int64
 	var l, summary []byte
-	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &parent, &retryOf, &forkedFrom,
+	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, &parent, &retryOf, &forkedFrom,
 		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
@@ -49,6 +49,15 @@ func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error)
 		return journal.Head{}, fmt.Errorf("saga by key: %w", err)
 	}
 	return h, nil
+}
+
+// Opened implements journal.Index.
+func (s *Store) Opened(ctx context.Context, opener string, limit int) (n int, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM sagas WHERE opener = $1 AND ended_at IS NULL LIMIT $2) AS live`, clean(opener), limit).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the sagas of an opener: %w", err)
+	}
+	return n, nil
 }
 
 func (s *Store) head(ctx context.Context, where string, arg any) (journal.Head, error) {

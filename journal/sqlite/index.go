@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
+const headColumns = `id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(scan func(...any) error) (journal.Head, error) {
@@ -20,7 +20,7 @@ func scanHead(scan func(...any) error) (journal.Head, error) {
 	var created, wake, updated, ended, expires sql.NullInt64
 	var l string
 	var summary []byte
-	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, idInto{&h.Parent}, idInto{&h.RetryOf},
+	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, idInto{&h.Parent}, idInto{&h.RetryOf},
 		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
@@ -47,6 +47,15 @@ func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error)
 		return journal.Head{}, fmt.Errorf("saga by key: %w", err)
 	}
 	return h, nil
+}
+
+// Opened implements journal.Index.
+func (s *Store) Opened(ctx context.Context, opener string, limit int) (n int, err error) {
+	err = s.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM sagas WHERE opener = ? AND ended_at IS NULL LIMIT ?)`, opener, limit)(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the sagas of an opener: %w", err)
+	}
+	return n, nil
 }
 
 const head = `SELECT ` + headColumns + ` FROM sagas WHERE `

@@ -23,6 +23,7 @@ CREATE TABLE sagas (
     start_key        TEXT    NULL,
     start_hash       TEXT    NOT NULL,
     unique_value     TEXT    NULL,
+    opener           TEXT    NULL, -- the key that has opened a session
     parent           BLOB    NULL,
     retry_of         BLOB    NULL,
     forked_from      BLOB    NULL,
@@ -46,6 +47,8 @@ CREATE TABLE sagas (
 -- Every start and every end updates the indexes of sagas, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
 CREATE UNIQUE INDEX sagas_unique_value ON sagas (definition, unique_value) WHERE unique_value IS NOT NULL AND ended_at IS NULL;
+-- Only sessions have an opener.
+CREATE INDEX sagas_opener ON sagas (opener) WHERE opener IS NOT NULL AND ended_at IS NULL;
 -- A saga with two or more claims without progress is claimed apart from the others.
 CREATE INDEX sagas_due ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims < 2;
 CREATE INDEX sagas_suspect ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims >= 2;

@@ -12,7 +12,7 @@ import (
 )
 
 // reading are the methods of a store that write nothing.
-var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Blobs", "Nodes", "Orphans", "Document", "Documents", "Versions",
+var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Opened", "Inbox", "Stats", "Blobs", "Nodes", "Orphans", "Document", "Documents", "Versions",
 	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
