@@ -22,6 +22,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
+	"recourse/saga/machine"
 )
 
 // ask sends a request to a model with the agent's token.
@@ -484,9 +485,21 @@ func TestModelContentErased(t *testing.T) {
 		if n := texts(); n < 3 {
 			t.Errorf("%d contents, want the rest of the request, its conversation and the answer", n)
 		}
+		var shown askView
+		ask := "/v1/sessions/" + a.id + "/asks/llm%5B0%5D"
+		x.do("GET", ask, "").want(200).into(&shown)
+		if !strings.Contains(string(shown.Request), "book_flight") || shown.Answer == nil || !strings.Contains(shown.Answer.Text, "book_flight") || shown.Life != 1 || shown.Status != machine.CallSucceeded {
+			t.Errorf("the request is shown as %+v", shown)
+		}
+		a.do("GET", "/asks/llm%5B0%5D", "").want(401) // the prompts of other lives are not the agent's
+		x.do("GET", "/v1/sessions/"+a.id+"/asks/llm%5B1%5D", "").problem(404, "call_not_found")
 		x.do("DELETE", "/v1/sessions/"+a.id+"/content", "").want(409)
 		a.do("POST", "/commit", "").want(200)
 		x.do("DELETE", "/v1/sessions/"+a.id+"/content", "").want(204)
+		shown = askView{}
+		if x.do("GET", ask, "").want(200).into(&shown); shown.Request != nil || shown.Answer != nil || shown.Status != machine.CallSucceeded {
+			t.Errorf("the erased request is shown as %+v", shown)
+		}
 		if n := texts(); n != 0 {
 			t.Errorf("%d contents after they were erased", n)
 		}

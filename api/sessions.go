@@ -42,6 +42,7 @@ func (s *server) sessionRoutes() []route {
 		of(http.MethodGet, ofSession+"/calls", opLife, opRead, s.listCalls),
 		of(http.MethodGet, ofSession+"/calls/:path", opLife, opRead, s.getCall),
 		of(http.MethodPost, ofSession+"/calls/:path/undo", opLife, opOperate, s.undoCall),
+		{method: http.MethodGet, path: ofSession + "/asks/:path", op: opRead, handler: s.getAsk},
 		of(http.MethodPost, ofSession+"/steps", opLife, "", s.beginStep),
 		finish,
 		of(http.MethodGet, ofSession+"/steps", opLife, opRead, s.listOwnSteps),

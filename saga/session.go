@@ -266,7 +266,7 @@ func Visible(doc json.RawMessage) any {
 func visible(v any) any {
 	switch v := v.(type) {
 	case string:
-		return visibleText(v)
+		return VisibleText(v)
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
@@ -276,14 +276,15 @@ func visible(v any) any {
 	case map[string]any:
 		fields := make(map[string]any, len(v))
 		for name, field := range v { // any order
-			fields[visibleText(name)] = visible(field)
+			fields[VisibleText(name)] = visible(field)
 		}
 		return fields
 	}
 	return v
 }
 
-func visibleText(text string) string {
+// VisibleText returns a text with the escapes of [Visible].
+func VisibleText(text string) string {
 	if !strings.ContainsFunc(text, hidden) {
 		return text
 	}

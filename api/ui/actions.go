@@ -20,6 +20,7 @@ import (
 // action is a command that the user may give to a saga now, with its consequences.
 type action struct {
 	Do       string // the command's name in the form's path
+	Noun     string // saga or session
 	Title    string // of the closed form
 	Then     []string
 	Undo     []string // steps that would be undone, in this order
@@ -78,7 +79,7 @@ func (a action) Typed(name string) string {
 func (a action) Button() string {
 	switch a.Do {
 	case "cancel", "pause", "resume", "delete":
-		return a.Title + " the saga"
+		return a.Title + " the " + a.Noun
 	}
 	return a.Title
 }
@@ -98,29 +99,33 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 			return
 		}
 		a.see()
-		a.Saga = &d.Saga
+		a.Saga, a.Noun = &d.Saga, d.Noun()
 		if was != nil && was.Path == "" && was.Do == a.Do {
 			a.Tried = was
 		}
 		list = append(list, a)
 	}
 	add("operate", d.allows(saga.Command{Do: saga.Resume{}}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
-		Then: []string{"The saga continues where it stopped."}})
+		Then: []string{d.resumed()}})
 	add("operate", d.allows(saga.Command{Do: saga.Pause{}}), action{Do: "pause", Title: "Pause", Reason: "optional",
-		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, InFlight: d.open()})
+		Then: []string{"No request is sent until somebody resumes the " + d.Noun() + ". Attempts in flight end, and their responses are kept."}, InFlight: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
 	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
 		Then: []string{"The step that waits for the signal continues with the payload. If no step waits yet, the signal is kept until one does."}})
-	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
+	title := "Cancel"
+	if d.Session != nil {
+		title = "Abort"
+	}
+	cancel := d.turning(action{Do: "cancel", Title: title, Danger: true, Modes: true, Reason: "optional"}, false)
 	add("cancel", d.allows(saga.Command{Do: saga.Cancel{}}) && d.mayCommand(who), cancel)
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
 	same := d.allows(saga.Command{Do: saga.Cancel{}}) && slices.Equal(cancel.Undo, forced.Undo)
 	add("operate", !same && d.allows(saga.Command{Do: saga.Compensate{}}), forced)
-	add("operate", d.ended() && d.Saga.Status != saga.Succeeded, action{Do: "retry", Title: "Run it again", Reason: "required",
+	add("operate", d.ended() && d.Saga.Status != saga.Succeeded && d.Session == nil, action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
 	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
-		Then: []string{"The saga and its journal are deleted permanently. Its effects in other services remain."}})
+		Then: []string{"The " + d.Noun() + " and its journal are deleted permanently. Its effects in other services remain."}})
 	return list
 }
 
@@ -137,14 +142,22 @@ func (d *sagaPage) turning(a action, forced bool) action {
 	}
 	switch {
 	case len(undo) == 0:
-		a.Then = []string{"The saga ends. There is nothing to undo."}
+		a.Then = []string{"The " + d.Noun() + " ends. There is nothing to undo."}
 		a.Modes = a.Modes && len(a.InFlight) > 0 // attempts in flight may have effects
 	case forced && !d.allows(saga.Command{Do: saga.Cancel{}}):
 		a.Then = []string{"The saga has passed its pivot. It is undone nevertheless: " + format.Plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
-		a.Then = []string{"The saga is undone: " + format.Plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The " + d.Noun() + " is undone: " + format.Plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	}
 	return a
+}
+
+// resumed says what a resume does.
+func (d *sagaPage) resumed() string {
+	if d.Session != nil && d.Saga.Status != saga.PausedStatus && d.Session.Policy.OnLost != nil {
+		return "The session waits for another process of the agent, for " + d.Session.Policy.OnLost.Wait + "."
+	}
+	return "The " + d.Noun() + " continues where it stopped."
 }
 
 // open lists the attempts in flight.
@@ -259,6 +272,9 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	}
 	method, done := http.MethodPost, map[string]string{
 		"pause": "The saga is paused.", "resume": "The saga is resumed.", "cancel": "The saga is cancelled, and is being undone.", "compensate": "The saga is being undone."}[do]
+	if d.Session != nil && do == "cancel" {
+		done = "The session is aborted, and is being undone."
+	}
 	switch do {
 	case "pause", "resume": // their consequences do not depend on the saga's state
 	case "compensate":
@@ -266,7 +282,7 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	case "cancel":
 		header = asSeen
 		if f.Get("mode") == "stop" {
-			done = "The saga is cancelled. Nothing is undone."
+			done = strings.TrimSuffix(done, ", and is being undone.") + ". Nothing is undone."
 		}
 		if f.Has("mode") {
 			body["mode"] = f.Get("mode")

@@ -26,8 +26,11 @@ var funcs = template.FuncMap{
 	"took":   format.Took,
 	"plural": format.Plural,
 	"join":   strings.Join,
-	"sum":    func(a, b int) int { return a + b },
-	"lasted": lasted,
+	// visible is for texts of others within a line, where hidden characters could change the rest
+	// of it.
+	"visible": saga.VisibleText,
+	"sum":     func(a, b int) int { return a + b },
+	"lasted":  lasted,
 
 	"classMark": format.ClassMark,
 

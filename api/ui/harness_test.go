@@ -11,8 +11,11 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/api"
 	"recourse/catalog"
@@ -23,7 +26,12 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/ask"
+	askclient "recourse/saga/kinds/ask/client"
+	"recourse/saga/kinds/ask/relay"
 	httpclient "recourse/saga/kinds/http/client"
+	"recourse/saga/kinds/llm"
+	llmclient "recourse/saga/kinds/llm/client"
 	"recourse/saga/machine"
 )
 
@@ -36,6 +44,7 @@ type site struct {
 	http  *http.Client // keeps cookies and does not follow redirects
 	// secret is the API key that rest uses; "" for none.
 	secret string
+	said   *atomic.Value // what the language model says, a text
 }
 
 type setup func(*api.Config, *Config)
@@ -63,9 +72,22 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 		t.Fatal(err)
 	}
 	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
-	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
-	rest := api.Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() api.EngineStats { return api.EngineStats(eng.Stats()) },
+	said := new(atomic.Value)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": "c-1", "object": "chat.completion", "created": 1, "model": "gpt-5-mini",
+			"usage":   map[string]any{"prompt_tokens": 1200, "completion_tokens": 80},
+			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": said.Load()}}}})
+	}))
+	models := llm.Config{Providers: []llm.Provider{{Name: "o", BaseURL: model.URL + "/v1", APIKey: "sk-secret"}},
+		Prices: map[string]llm.Price{"gpt-5-mini": {Input: "1", Output: "10"}}, Elsewhere: true}
+	passed := relay.New()
+	asks := askclient.New(askclient.Config{Config: llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+		return api.Content(ctx, store, uuid.FromStringOrNil(session), hash)
+	}})
+	cat := catalog.New(store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Vars: vars})
+	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller, ask.Kind: asks}, Poll: 20 * time.Millisecond, Drain: time.Second})
+	rest := api.Config{Relay: passed, Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() api.EngineStats { return api.EngineStats(eng.Stats()) },
 		Limits: api.Limits{Poll: 20 * time.Millisecond}}
 	page := Config{Definitions: cat, Version: "test", Tick: 20 * time.Millisecond}
 	for _, m := range more {
@@ -77,7 +99,7 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &site{t: t, store: store, world: w, url: srv.URL,
+	x := &site{t: t, store: store, world: w, url: srv.URL, said: said,
 		http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -87,11 +109,13 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 		srv.CloseClientConnections()
 		srv.Close()
 		w.Close()
+		model.Close()
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		caller.Close()
+		asks.Close()
 		store.Close()
 	})
 	x.until("the engine is ready", eng.Ready)
@@ -172,7 +196,7 @@ func (x *site) rest(method, path, body string) *answer {
 	x.t.Helper()
 	req := x.request(method, path, strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
-	if strings.HasPrefix(body, "saga:") {
+	if strings.HasPrefix(body, "saga:") || strings.HasPrefix(body, "action:") {
 		req.Header.Set("Content-Type", "application/yaml")
 	}
 	if x.secret != "" {

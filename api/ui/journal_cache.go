@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"recourse/api/ui/activity"
 	"recourse/journal"
 	"recourse/saga/history"
 	"recourse/saga/machine"
@@ -35,6 +36,8 @@ type followed struct {
 	bytes   int              // bytes of the records' data
 	machine *machine.Machine // state after the records; nil if not computed, or if they cannot be applied
 	log     history.Steps
+	// activity is what the page of a session lists. It has the records of the log.
+	activity activity.Log
 }
 
 // take returns the cached saga, or an empty one. It waits while another request has it.
@@ -80,4 +83,6 @@ func (k *followed) add(records []journal.Record) {
 }
 
 // forget empties the followed saga.
-func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, history.Steps{} }
+func (k *followed) forget() {
+	k.records, k.bytes, k.machine, k.log, k.activity = nil, 0, nil, history.Steps{}, activity.Log{}
+}

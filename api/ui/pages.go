@@ -20,6 +20,7 @@ var pages = []page{
 	{"GET /sagas/{id}/journal.ndjson", downloadJournal},
 	{"GET /sagas/{id}/steps/{path}", showStep},
 	{"GET /sagas/{id}/steps/{path}/step.json", rawStep},
+	{"GET /sagas/{id}/steps/{path}/ask.json", rawAsk},
 	{"POST /sagas/{id}/command/{name}", sendCommand},
 	{"POST /sagas/{id}/steps/{path}/resolve", resolveStep},
 	{"POST /sagas/{id}/steps/{path}/approve", approveStep},

@@ -99,7 +99,7 @@ func (v *request) whole(id string) error {
 var templates embed.FS
 
 // shared are the templates that pages have in common.
-var shared = []string{"templates/layout.html", "templates/parts.html", "templates/forms.html", "templates/step.html", "templates/documents.html", "templates/controls.html"}
+var shared = []string{"templates/layout.html", "templates/parts.html", "templates/forms.html", "templates/step.html", "templates/session.html", "templates/documents.html", "templates/controls.html"}
 
 // sheets are the pages' templates by name, each with the layout and the shared parts.
 var sheets = func() map[string]*template.Template {

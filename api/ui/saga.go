@@ -84,22 +84,16 @@ func (v *request) sagaPage(status int, was *tried) error {
 		page.Took = d.Saga.EndedAt.Sub(d.Saga.CreatedAt.Time)
 	}
 	page.Problem = page.forms(v, was)
-	listed := map[string]bool{}
-	rows := d.rows(page.Find, maxSteps)
-	if from, err := strconv.Atoi(v.r.URL.Query().Get("from")); err == nil {
-		page.Part = true
-		rows, page.Before, page.After = d.part(page.Find, from, maxSteps)
-	}
-	for _, r := range rows {
-		listed[r.Path] = true
-		page.Rows = append(page.Rows, r.short())
-	}
+	listed := page.list(v.r.URL.Query().Get("from"))
 	for _, s := range d.Steps {
 		if id := d.child(s); id != "" && len(page.Children) < maxWaits {
 			page.Children = append(page.Children, child{s.Path, id})
 		}
 	}
 	link := stepLink(d.Saga.ID, listed)
+	if d.Session != nil {
+		link = d.sessionLink(link)
+	}
 	for _, r := range d.Saga.Residual[:min(len(d.Saga.Residual), maxRemains)] {
 		page.Remains = append(page.Remains, remnant{r.Path, r.Why, link(r.Path)})
 	}
@@ -113,7 +107,36 @@ func (v *request) sagaPage(status int, was *tried) error {
 		page.Trace = strings.ReplaceAll(v.cfg.TraceURL, "{trace_id}", url.PathEscape(d.Saga.TraceID))
 	}
 	v.follows(d, began)
-	return v.renderAs(status, "saga", d.Saga.Definition+" "+format.Short(d.Saga.ID), page)
+	return v.renderAs(status, "saga", d.name()+" "+format.Short(d.Saga.ID), page)
+}
+
+// list lists the steps, or the activity of a session: from a position on, or the most relevant
+// ones. It returns the paths of the listed steps.
+func (p *sagaView) list(position string) map[string]bool {
+	listed := map[string]bool{}
+	from, err := strconv.Atoi(position)
+	p.Part = err == nil
+	if p.Session != nil {
+		if from = max(from, 0); !p.Part {
+			from = -1
+		}
+		p.Session.Rows, p.Before, p.After = p.activity(p.Find, from, maxSteps)
+		for _, r := range p.Session.Rows {
+			if r.Step != nil {
+				listed[r.Step.Path] = true
+			}
+		}
+		return listed
+	}
+	rows := p.rows(p.Find, maxSteps)
+	if p.Part {
+		rows, p.Before, p.After = p.part(p.Find, from, maxSteps)
+	}
+	for _, r := range rows {
+		listed[r.Path] = true
+		p.Rows = append(p.Rows, r.short())
+	}
+	return listed
 }
 
 // forms adds the forms of the saga's inbox entries. It returns the problem of the refused command,

@@ -52,8 +52,8 @@ func (d *sagaPage) money() moneyView {
 	most := new(big.Rat)
 	var steps []machine.StepView
 	for _, s := range d.Steps {
-		if s.Cost == "0" { // most steps of a large saga have none
-			continue
+		if s.Cost == "0" || d.Session != nil && d.Session.Ask(s.Path) != nil { // most steps of a large saga have none
+			continue // the table of models has the requests to models
 		}
 		if cost := amount(s.Cost); cost.Sign() > 0 {
 			steps = append(steps, s)

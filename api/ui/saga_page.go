@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/ui/activity"
 	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
@@ -34,6 +35,7 @@ type sagaPage struct {
 	Def     *saga.Definition // nil if this program cannot use it
 	machine *machine.Machine // nil if the records cannot be applied; not to be used after request.release
 	Unread  string           // why they cannot be applied; "" if they can
+	Session *sessionView     // nil if the saga is not a session. Not to be used after request.release
 	now     time.Time
 }
 
@@ -132,7 +134,7 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 		if err != nil {
 			return err
 		}
-		k.machine, k.log = machine.New(def, id), history.Steps{}
+		k.machine, k.log, k.activity = machine.New(def, id), history.Steps{}, activity.Log{}
 	}
 	d.Def = k.machine.Definition()
 	fresh := k.records[k.machine.Seq():]
@@ -143,6 +145,12 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 		if err := k.log.Add(&fresh[i]); err != nil {
 			return err
 		}
+		if d.Def.Session != nil {
+			k.activity.Add(&fresh[i])
+		}
+	}
+	if d.Def.Session != nil {
+		d.readSession(k)
 	}
 	d.Saga, d.Steps = k.machine.View(), machine.StepsOf(k.machine, &k.log)
 	d.machine = k.machine

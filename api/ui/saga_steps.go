@@ -43,6 +43,8 @@ type stepRow struct {
 	Entry    string // the id of its inbox entry
 	Folded   int    // number of rows that this one stands for
 	Unfold   string // URL of a page that lists them
+	Call     *callFacts
+	Ask      *askPage // on its own page
 }
 
 // notReached is the status shown for a pending step of an ended saga, which will never run.
@@ -126,7 +128,7 @@ func (d *sagaPage) row(s machine.StepView, depth int) stepRow {
 	if s.Status == machine.Pending && d.ended() {
 		r.Status = notReached
 	}
-	if d.Def != nil {
+	if d.Def != nil && d.Published() {
 		if step := d.Def.Step(s.Path); step != nil {
 			r.Line = step.Line
 		}
@@ -142,6 +144,11 @@ func (d *sagaPage) row(s machine.StepView, depth int) stepRow {
 		}
 	}
 	r.Advice = advice(s, r.Entry != "")
+	if d.Session != nil {
+		if facts, ok := d.Session.calls[s.Path]; ok {
+			r.Call = &facts
+		}
+	}
 	return r
 }
 
@@ -236,6 +243,10 @@ func showStep(v *request) error {
 	v.follows(d, time.Now())
 	row := d.row(d.Steps[at], 0)
 	row.Attempts, row.Earlier = d.Steps[at].Attempts, 0
+	if row.Ask, err = v.askPage(d, name); err != nil {
+		return err
+	}
+	v.still = v.still || row.Ask != nil && !row.Ask.Ended.IsZero()
 	return v.render("saga-step", name, row)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"recourse/api/ui/format"
 	"recourse/internal/story"
+	"recourse/saga"
 )
 
 // Bounds of the story on a page: its beginning and its end. The journal's page shows the whole
@@ -45,8 +46,9 @@ func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 			skipped = 0
 		}
 		for _, l := range teller.Tell(r) {
+			l.Text = saga.VisibleText(l.Text)
 			s := storyLine{Line: l, Offset: format.Offset(l.At), Exact: format.Clock(r.At), Class: tones[l.Tone]}
-			if l.Path != "" && !strings.HasSuffix(l.Path, "]") {
+			if l.Path != "" && (d.Session != nil || !strings.HasSuffix(l.Path, "]")) { // otherwise it is an iteration
 				s.Link = link(l.Path)
 			}
 			lines = append(lines, s)

@@ -16,6 +16,7 @@
 // turns data into what a template shows.
 //
 //   - timeline draws a journal, graph lays out a definition, costs draws sums.
+//   - activity folds the journal of a session, transcript reads requests to models and answers.
 //   - facts describes a definition in words.
 //   - controls makes the fields of a form from a JSON Schema, and a document from the form.
 //   - outline reads how a definition is written, and diff compares texts.

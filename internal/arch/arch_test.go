@@ -55,7 +55,8 @@ var may = map[string][]string{
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
 	"api":             {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client":      {},
-	"api/ui":          {"api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/rest", "api/ui/timeline", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui/activity": {"journal", "saga", "saga/history", "saga/kinds"},
 	"api/ui/controls": {"api/ui/format", "journal", "saga"},
 	"api/ui/costs":    {"api/ui/format", "internal/costs/tally", "retry"},
 	"api/ui/diff":     {"api/ui/format"},
@@ -65,6 +66,8 @@ var may = map[string][]string{
 	"api/ui/outline":  {},
 	"api/ui/rest":     {"journal", "saga"},
 	"api/ui/timeline": {"api/ui/format", "journal", "saga", "saga/history", "saga/machine"},
+
+	"api/ui/transcript": {},
 
 	"internal":                      {},
 	"internal/costs":                {"engine", "internal/costs/tally", "journal", "retry", "saga"},
@@ -133,7 +136,7 @@ var may = map[string][]string{
 var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
-var pure = slices.Concat(sequential, []string{"api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/timeline", "internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
+var pure = slices.Concat(sequential, []string{"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/timeline", "api/ui/transcript", "internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
 	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/run", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
 	"saga/kinds/task", "saga/kinds/use"})
 

@@ -20,6 +20,10 @@ type builder struct {
 func (b *builder) add(r *journal.Record) {
 	query := history.TrackOf(r).Check
 	switch r.Kind {
+	case journal.Called:
+		if d, _ := history.DataOf[saga.CalledData](r); d.Resembles != "" {
+			b.wait("person", r.At, "may repeat "+d.Resembles+", waits for a person")
+		}
 	case journal.Intent:
 		b.intent(r, query)
 	case journal.Outcome:
@@ -39,7 +43,7 @@ func (b *builder) add(r *journal.Record) {
 
 func (b *builder) intent(r *journal.Record, query bool) {
 	b.close(r.At)
-	one := bar{stretch: stretch{from: r.At}, what: "running", attempt: r.Attempt, query: query, open: true}
+	one := bar{stretch: stretch{from: r.At}, what: "running", path: r.Path, attempt: r.Attempt, query: query, open: true}
 	if r.Attempt == 0 {
 		one.what, one.said = "wait", []string{"waits"}
 		if d, ok := history.DataOf[saga.IntentData](r); ok {
@@ -68,7 +72,7 @@ func (b *builder) outcome(r *journal.Record, query bool) {
 	}
 	for i := len(b.lane.bars) - 1; i >= 0; i-- {
 		one := &b.lane.bars[i]
-		if one.attempt == r.Attempt && one.query == query && one.open {
+		if one.path == r.Path && one.attempt == r.Attempt && one.query == query && one.open {
 			one.what, one.open, one.to = string(r.Class), false, r.At
 			one.said = append(one.said, gist(d)...)
 			break

@@ -25,6 +25,7 @@ type chart struct {
 // lane is the history of a step in one direction.
 type lane struct {
 	path    string
+	asks    bool // the requests to models
 	way     journal.Way
 	depth   int
 	bars    []bar
@@ -42,6 +43,7 @@ type stretch struct{ from, to time.Time }
 type bar struct {
 	stretch
 	what    string // a class of outcome, "running", a wait ("wait", "backoff", "person"), "block", "skipped"
+	path    string // of the step, since a lane may have several
 	attempt int
 	query   bool // a status check
 	open    bool // has not ended
@@ -68,6 +70,9 @@ const (
 	fewLanes  = 36 // a saga with fewer steps shows all of them
 	maxBars   = 24 // bars on one lane
 )
+
+// Asks is the path of the lane with all requests of a session to language models.
+const Asks = "llm"
 
 // Nesting is the nesting of a definition's steps.
 type Nesting struct {
@@ -129,11 +134,16 @@ func chartOf(records []journal.Record, in Nesting, now time.Time, over bool) *ch
 func (c *chart) read(records []journal.Record, in Nesting) (back bool, given time.Time) {
 	var reader history.Reader
 	lanes := map[history.Track]*lane{}
+	asks := map[string]bool{}
 	laneOf := func(t history.Track) *lane {
 		t.Check = false // status checks are on the lane of their step
+		model := asks[t.Step]
+		if model {
+			t.Step = Asks
+		}
 		l := lanes[t]
 		if l == nil {
-			l = &lane{path: t.Step, way: t.Way, depth: in.Depth(t.Step), calm: true, final: back}
+			l = &lane{path: t.Step, asks: model, way: t.Way, depth: in.Depth(t.Step), calm: true, final: back}
 			lanes[t] = l
 			if t.Way == journal.Undo {
 				c.undo = append(c.undo, l)
@@ -146,6 +156,10 @@ func (c *chart) read(records []journal.Record, in Nesting) (back bool, given tim
 	for i := range records {
 		e := reader.Read(&records[i])
 		c.moment(&e)
+		if e.Kind == journal.Called {
+			d, _ := history.DataOf[saga.CalledData](e.Record)
+			asks[e.Path] = d.What == saga.ModelAsk
+		}
 		back = back || e.Kind == journal.Compensating
 		if given.IsZero() && (back || e.Kind == journal.Cancelled) {
 			given = e.At

@@ -111,6 +111,9 @@ func (t *picture) lane(l *lane) {
 		return
 	}
 	name := format.StepName(l.path)
+	if l.path == Asks && l.asks {
+		name = "models"
+	}
 	if l.way == journal.Undo {
 		name = "↺ " + name
 	}
