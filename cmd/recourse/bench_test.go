@@ -173,7 +173,7 @@ func saneList(t *testing.T, out string) {
 
 func saneAgent(t *testing.T, out string) {
 	r := report[measure.AgentReport](t, out)
-	if len(r.Runs) != 7 || len(r.Targets) != 14 || r.Commit <= 0 || r.Others < 0 {
+	if len(r.Runs) != 7 || len(r.Targets) != 15 || r.Commit <= 0 || r.Others < 0 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, l := range r.Runs {

@@ -118,6 +118,10 @@ func emptyIf(empty bool) error {
 	return nil
 }
 
+// Each calls visit for every member of an object, with its name, or every item of a list. It does
+// not validate them.
+func (r Raw) Each(visit func(name string, v Raw)) error { return eachRaw(r, visit) }
+
 // eachRaw calls visit for every child of the object or list b, with its key
 // ("" in a list). The values alias b.
 func eachRaw(b []byte, visit func(key string, v Raw)) error {

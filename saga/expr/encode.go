@@ -3,8 +3,10 @@ package expr
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -119,8 +121,15 @@ func (s *state) encodeString(buf []byte, text string) ([]byte, error) {
 // appendEscaped appends text with what RFC 8259 §7 requires escaped, and
 // nothing else.
 func appendEscaped(buf []byte, text string) []byte {
+	from := 0 // what is copied next
 	for i := range len(text) {
-		switch c := text[i]; {
+		c := text[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		buf = append(buf, text[from:i]...)
+		from = i + 1
+		switch {
 		case c == '"' || c == '\\':
 			buf = append(buf, '\\', c)
 		case c == '\n':
@@ -129,13 +138,67 @@ func appendEscaped(buf []byte, text string) []byte {
 			buf = append(buf, `\r`...)
 		case c == '\t':
 			buf = append(buf, `\t`...)
-		case c < 0x20:
-			buf = append(buf, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		default:
-			buf = append(buf, c)
+			buf = append(buf, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		}
 	}
-	return buf
+	return append(buf, text[from:]...)
+}
+
+// AppendJSON appends a document as [Decode] returns it, in the form that templates have, too:
+// compact, with sorted keys, and with the digits of its numbers.
+func AppendJSON(buf []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(buf, "null"...)
+	case bool:
+		return strconv.AppendBool(buf, v)
+	case json.Number:
+		return append(buf, v...)
+	case string:
+		return append(appendEscaped(append(buf, '"'), v), '"')
+	case []any:
+		buf = append(buf, '[')
+		for i, item := range v {
+			if i > 0 {
+				buf = append(buf, ',')
+			}
+			buf = AppendJSON(buf, item)
+		}
+		return append(buf, ']')
+	case map[string]any:
+		buf = append(buf, '{')
+		for i, key := range sortedKeys(v) {
+			if i > 0 {
+				buf = append(buf, ',')
+			}
+			buf = AppendJSON(append(appendEscaped(append(buf, '"'), key), `":`...), v[key])
+		}
+		return append(buf, '}')
+	}
+	panic(fmt.Sprintf("expr: %T in a document", v))
+}
+
+// AppendCompact appends a document that is known to be JSON, without spaces between its tokens.
+func (r Raw) AppendCompact(buf []byte) []byte {
+	from := 0 // what is copied next
+	for i := 0; i < len(r); {
+		switch r[i] {
+		case '"':
+			end, err := skipString(r, i)
+			if err != nil {
+				end = len(r)
+			}
+			i = end
+		case ' ', '\t', '\r', '\n':
+			buf = append(buf, r[from:i]...)
+			i = skipSpace(r, i)
+			from = i
+		default:
+			i++
+		}
+	}
+	return append(buf, r[from:]...)
 }
 
 func errPlainSecret(name string) *EvalError {

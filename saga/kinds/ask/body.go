@@ -69,9 +69,8 @@ const (
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	v, _ := env.Root(saga.ActionInput)
 	input, _ := v.(expr.Raw)
-	doc := json.RawMessage(input)
 	var q Question
-	if err := json.Unmarshal(doc, &q); err != nil {
+	if err := json.Unmarshal(input, &q); err != nil {
 		return saga.Request{}, fmt.Errorf("%w: an ask: %w", saga.ErrUnreadable, err)
 	}
 	route, ok := named(q.Route)
@@ -82,11 +81,12 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	if p == nil {
 		return saga.Request{}, &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf("no provider is configured for the model %q", q.Model)}
 	}
+	q.Chain, q.Place, q.Lane = "", "", "" // they say which recorded answer the request gets
 	headers := map[string]string{routeHeader: q.Route}
 	if about, ok := env.Root("saga"); ok {
 		headers[SessionHeader], _ = about.(map[string]any)["id"].(string)
 	}
-	return saga.Request{Method: route.Method, URL: p.At(route.Path), Headers: headers, Body: doc}, nil
+	return saga.Request{Method: route.Method, URL: p.At(route.Path), Headers: headers, Body: saga.Encode(q)}, nil
 }
 
 // Open reads a request that Request has made, and returns the provider that it is for; nil if the

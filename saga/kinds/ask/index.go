@@ -116,7 +116,10 @@ func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recor
 // and makes no more, because it makes p; nil: there is none.
 func (x *Index) Diverges(p *Prompt, life int, used map[string]Use) *Recorded {
 	for _, a := range x.places[p.Place] {
-		if _, is := used[a.Path]; !is && a.Life < life && a.Output != nil && a.Question.Route == p.Route {
+		if a.Life >= life {
+			break // and so are those that follow
+		}
+		if _, is := used[a.Path]; !is && a.Output != nil && a.Question.Route == p.Route {
 			return a
 		}
 	}

@@ -112,7 +112,7 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 	if len(rules.Ignore) > 0 {
 		p.doc = without(p.doc, rules.Ignore).(map[string]any)
 	}
-	p.Identity = "ask:" + digest([]byte(route.Name()), saga.Encode(p.doc))
+	p.Identity = "ask:" + digest([]byte(route.Name()), expr.AppendJSON(make([]byte, 0, len(body)), p.doc))
 	p.Place = p.place()
 	return p, nil
 }
@@ -166,12 +166,12 @@ func (p *Prompt) split() error {
 	if p.raw == nil {
 		return nil
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(p.raw, &fields); err != nil {
+	fields := make(map[string]json.RawMessage)
+	if err := expr.Raw(p.raw).Each(func(name string, v expr.Raw) { fields[name] = json.RawMessage(v) }); err != nil {
 		return errors.Join(ErrNotObject, err)
 	}
 	if _, ok := p.doc[p.route.list()].([]any); ok {
-		if err := json.Unmarshal(fields[p.route.list()], &p.items); err != nil {
+		if err := expr.Raw(fields[p.route.list()]).Each(func(_ string, v expr.Raw) { p.items = append(p.items, json.RawMessage(v)) }); err != nil {
 			return errors.Join(ErrNotObject, err)
 		}
 		delete(fields, p.route.list())
@@ -198,7 +198,7 @@ func (p *Prompt) place() string {
 			last = i + 1
 		}
 	}
-	return digest([]byte(p.Lane), []byte(p.Previous), saga.Encode(items[:last:last]))
+	return digest([]byte(p.Lane), []byte(p.Previous), expr.AppendJSON(make([]byte, 0, len(p.raw)), items[:last:last]))
 }
 
 // Keep names the contents of the request, and returns those to store: what the session's requests
@@ -219,7 +219,7 @@ func (p *Prompt) Keep(x *Index) (blobs []journal.Blob) {
 		n.Items = p.items
 	}
 	if p.Conversation = n.Base; len(n.Items) > 0 {
-		node := Pack(saga.Encode(n))
+		node := Pack(n.encode())
 		blobs, p.Conversation = append(blobs, node), hexed(node)
 	}
 	return blobs
@@ -229,6 +229,28 @@ func (p *Prompt) Keep(x *Index) (blobs []journal.Blob) {
 type conversation struct {
 	Base  string            `json:"base,omitempty"`
 	Items []json.RawMessage `json:"items"`
+}
+
+// encode returns the node's JSON, with compact items. They are parts of a document that was
+// decoded, so they are not validated again.
+func (n *conversation) encode() []byte {
+	size := 0
+	for _, item := range n.Items {
+		size += len(item) + 1
+	}
+	b := make([]byte, 0, size+len(n.Base)+32)
+	b = append(b, '{')
+	if n.Base != "" {
+		b = append(append(append(b, `"base":"`...), n.Base...), `",`...)
+	}
+	b = append(b, `"items":[`...)
+	for i, item := range n.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = expr.Raw(item).AppendCompact(b)
+	}
+	return append(b, "]}"...)
 }
 
 // ErrErased means that a content of a request is not kept, or was erased.

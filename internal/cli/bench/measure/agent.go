@@ -308,7 +308,7 @@ func (c *agents) calls(ctx context.Context) error {
 			return 0, err
 		}
 		return c.book(ctx, a, body, through)
-	}, func() []byte { return fmt.Appendf(nil, `{"trip":%q}`, letters(c.random, 20)) })
+	}, func() []byte { return fmt.Appendf(nil, `{"trip":%q}`, randomLetters(c.random, 20)) })
 	if err != nil {
 		return err
 	}

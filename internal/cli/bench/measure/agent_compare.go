@@ -104,25 +104,25 @@ type message struct {
 // prompt returns a request to the model with a conversation of about so many bytes, which nobody
 // has sent before.
 func (c *agents) prompt(size int, takes time.Duration, stream bool) []byte {
-	list := []message{{"system", prose(c.random, messageBytes)}}
+	list := []message{{"system", prose.text(c.random, messageBytes)}}
 	for n := messageBytes; n < size; n += messageBytes {
 		role := "user"
 		if len(list)%2 == 0 {
 			role = "assistant"
 		}
-		list = append(list, message{role, prose(c.random, messageBytes)})
+		list = append(list, message{role, prose.text(c.random, messageBytes)})
 	}
-	return asked(list, answerTokens, takes, stream)
+	return asked(list, answerTokens, model{prose, takes}, stream)
 }
 
 // asked returns a request to the model with a conversation.
-func asked(list []message, tokens int, takes time.Duration, stream bool) []byte {
+func asked(list []message, tokens int, m model, stream bool) []byte {
 	b, err := json.Marshal(struct {
 		Model     string    `json:"model"`
 		MaxTokens int       `json:"max_tokens"`
 		Stream    bool      `json:"stream,omitempty"`
 		Messages  []message `json:"messages"`
-	}{modelName(takes), tokens, stream, list})
+	}{m.name(), tokens, stream, list})
 	if err != nil {
 		panic(fmt.Sprintf("encode a prompt: %v", err)) // it has only texts
 	}

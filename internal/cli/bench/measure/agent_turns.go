@@ -28,7 +28,7 @@ func (c *agents) turns(ctx context.Context) error {
 				return err
 			}
 			began := time.Now()
-			if _, err := c.converse(ctx, a[0], c.Turns, turnModel, side == 1); err != nil {
+			if _, err := c.converse(ctx, a[0], c.Turns, model{prose, turnModel}, side == 1); err != nil {
 				return err
 			}
 			took[side] = time.Since(began)
@@ -44,15 +44,15 @@ func (c *agents) turns(ctx context.Context) error {
 
 // converse has a conversation of so many turns, and returns how many different bytes it has: each
 // message once, and what the answers have besides their texts.
-func (c *agents) converse(ctx context.Context, a *agent, turns int, takes time.Duration, through bool) (distinct int, err error) {
-	list := []message{{"system", letters(c.random, turnBytes)}, {"user", letters(c.random, turnBytes)}}
+func (c *agents) converse(ctx context.Context, a *agent, turns int, m model, through bool) (distinct int, err error) {
+	list := []message{{"system", m.texts.text(c.random, turnBytes)}, {"user", m.texts.text(c.random, turnBytes)}}
 	add := func(m message) {
 		list = append(list, m)
 		distinct += len(m.Content)
 	}
 	distinct = 2 * turnBytes
 	for i := range turns {
-		got, err := c.ask(ctx, a, asked(list, turnTokens, takes, false), through)
+		got, err := c.ask(ctx, a, asked(list, turnTokens, m, false), through)
 		if err != nil {
 			return 0, err
 		}
@@ -62,12 +62,12 @@ func (c *agents) converse(ctx context.Context, a *agent, turns int, takes time.D
 		}
 		distinct += len(got.body) - len(text)
 		add(message{"assistant", text})
-		if i%callOfTurns == callOfTurns-1 && takes > 0 {
-			if _, err := c.book(ctx, a, fmt.Appendf(nil, `{"trip":%q}`, letters(c.random, 20)), through); err != nil {
+		if i%callOfTurns == callOfTurns-1 && m.takes > 0 {
+			if _, err := c.book(ctx, a, fmt.Appendf(nil, `{"trip":%q}`, randomLetters(c.random, 20)), through); err != nil {
 				return 0, err
 			}
 		}
-		add(message{"user", letters(c.random, turnBytes)})
+		add(message{"user", m.texts.text(c.random, turnBytes)})
 	}
 	last := list[len(list)-1] // which was not sent
 	return distinct - len(last.Content), nil
@@ -78,21 +78,26 @@ const turnsStored = 10
 
 // storage measures how many bytes a long conversation takes.
 func (c *agents) storage(ctx context.Context) error {
-	a, err := c.open(ctx, 1)
-	if err != nil {
-		return err
-	}
 	n := turnsStored * c.Turns
-	distinct, err := c.converse(ctx, a[0], n, 0, true)
-	if err != nil {
-		return err
+	for _, kind := range []texts{prose, letters} {
+		a, err := c.open(ctx, 1)
+		if err != nil {
+			return err
+		}
+		distinct, err := c.converse(ctx, a[0], n, model{texts: kind}, true)
+		if err != nil {
+			return err
+		}
+		stored, err := c.stored(ctx, a[0])
+		if err != nil {
+			return err
+		}
+		c.target(fmt.Sprintf("storage of %d turns of random %s, relative to their different bytes", n, kind), float64(stored)/float64(distinct), 1.3, "")
+		if err := c.commit(ctx, a); err != nil {
+			return err
+		}
 	}
-	stored, err := c.stored(ctx, a[0])
-	if err != nil {
-		return err
-	}
-	c.target(fmt.Sprintf("storage of %d turns, relative to their different bytes", n), float64(stored)/float64(distinct), 1.3, "")
-	return c.commit(ctx, a)
+	return nil
 }
 
 // stored returns how many bytes the records and contents of a session take in the database.

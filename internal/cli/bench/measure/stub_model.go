@@ -10,14 +10,40 @@ import (
 )
 
 // modelPath is the path of the stub's language model, a minimal one with OpenAI's chat completions.
-// Its answer has four bytes for each token of max_tokens. The name of the model is how long it
-// takes to answer: model-300ms.
+// Its answer has four bytes for each token of max_tokens. The name of the model is the kind of its
+// texts, and how long it takes to answer: prose-300ms.
 const modelPath = "/v1/chat/completions"
 
-// modelName returns the name of the model that takes so long.
-func modelName(takes time.Duration) string { return modelPrefix + takes.String() }
+// model is a model of the stub.
+type model struct {
+	texts texts
+	takes time.Duration
+}
 
-const modelPrefix = "model-"
+func (m model) name() string { return string(m.texts) + "-" + m.takes.String() }
+
+// texts is a kind of texts.
+type texts string
+
+const (
+	prose   texts = "prose"   // random words, which are compressed about as well as real ones
+	letters texts = "letters" // random letters and digits, which can hardly be compressed
+)
+
+// text returns a random text of n bytes, without characters that JSON escapes.
+func (t texts) text(random *rand.Rand, n int) string {
+	if t == letters {
+		return randomLetters(random, n)
+	}
+	var b strings.Builder
+	b.Grow(n + 16)
+	for b.Len() < n {
+		at := random.Float64() // a few words are frequent, as in real texts
+		b.WriteString(words[int(at*at*at*float64(len(words)))])
+		b.WriteByte(' ')
+	}
+	return b.String()[:n]
+}
 
 // answerParts is the number of events with text in a streamed answer.
 const answerParts = 16
@@ -39,7 +65,8 @@ func (s *Stub) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"error":{"message":"the body is not JSON"}}`, http.StatusBadRequest)
 		return
 	}
-	takes, err := time.ParseDuration(strings.TrimPrefix(q.Model, modelPrefix))
+	kind, duration, _ := strings.Cut(q.Model, "-")
+	takes, err := time.ParseDuration(duration)
 	if err != nil {
 		http.Error(w, `{"error":{"message":"there is no such model"}}`, http.StatusNotFound)
 		return
@@ -49,7 +76,7 @@ func (s *Stub) answer(w http.ResponseWriter, r *http.Request) {
 	s.l.Asks++
 	n := s.l.Asks
 	s.mu.Unlock()
-	text := letters(rand.New(rand.NewPCG(uint64(n), 1)), 4*q.MaxTokens) // letters need no escapes in JSON
+	text := texts(kind).text(rand.New(rand.NewPCG(uint64(n), 1)), 4*q.MaxTokens)
 	usage := fmt.Sprintf(`{"prompt_tokens":1,"completion_tokens":%d,"total_tokens":%d}`, q.MaxTokens, q.MaxTokens+1)
 	if !q.Stream {
 		w.Header().Set("Content-Type", "application/json")
@@ -72,8 +99,7 @@ func (s *Stub) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// letters returns a random text of n letters and digits, which can hardly be compressed.
-func letters(random *rand.Rand, n int) string {
+func randomLetters(random *rand.Rand, n int) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var b strings.Builder
 	b.Grow(n)
@@ -83,23 +109,12 @@ func letters(random *rand.Rand, n int) string {
 	return b.String()
 }
 
-// prose returns a random text of n bytes of words, which is compressed about as well as real text.
-func prose(random *rand.Rand, n int) string {
-	var b strings.Builder
-	b.Grow(n + 16)
-	for b.Len() < n {
-		b.WriteString(words[random.IntN(len(words))])
-		b.WriteByte(' ')
-	}
-	return b.String()[:n]
-}
-
 // words are those of prose.
 var words = func() []string {
 	random := rand.New(rand.NewPCG(1, 2))
-	list := make([]string, 4096)
+	list := make([]string, 512)
 	for i := range list {
-		list[i] = strings.ToLower(letters(random, 2+random.IntN(8)))
+		list[i] = strings.ToLower(randomLetters(random, 2+random.IntN(8)))
 	}
 	return list
 }()
