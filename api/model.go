@@ -389,12 +389,19 @@ func (l *life) passOn(c echo.Context, a *ask.Recorded) (found ask.Recorded, sent
 			sent += len(part)
 		}
 	}()
-	done, err := l.await(c.Request().Context(), mostAsk, func() bool { return a.Ended || l.ended() })
+	waits := false // for a higher budget
+	done, err := l.await(c.Request().Context(), mostAsk, func() bool {
+		waits = !a.Ended && l.m.WaitsForRaise(a.Path)
+		return a.Ended || waits || l.ended()
+	})
 	found = *a
 	c.(*call).letGo()
 	stop()
 	if failed := <-passed; err == nil {
 		err = failed
+	}
+	if err == nil && waits {
+		err = fail("budget_exhausted", "the budget of the session does not cover the request, and a person is asked to raise it (GET /v1/inbox?saga=%s). It is sent then, and the same request gets its answer", l.id).of(l.id)
 	}
 	if err == nil && !done {
 		err = fail("unavailable", "the server stops, or the response takes too long: send the same request again").of(l.id).after(1)

@@ -343,6 +343,47 @@ func TestModelBudget(t *testing.T) {
 	}
 }
 
+// TestModelBudgetRaised: a request that waits for a higher budget is refused for now, and sent once
+// a person has raised the budget. The same request gets its answer, also in a later life.
+func TestModelBudgetRaised(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, `, "budget": {"amount": "0.001 USD", "on_exceed": "ask"}`)
+		ask := func(status int, n string) *answer {
+			return a.ask(modelRequests[0].path, `{"model": "priced", "max_tokens": 300, "messages": [{"role": "user", "content": "`+n+`"}]}`).want(status)
+		}
+		for range 2 {
+			if refused := ask(402, "one"); refused.providerCode() != "budget_exhausted" || refused.Header.Get("X-Should-Retry") != "false" {
+				t.Fatalf("refused: %v %s", refused.Header, refused.Body)
+			}
+		}
+		a.do("POST", "/commit", "").problem(409, "calls_open")
+		inbox := func() string { return string(x.do("GET", "/v1/inbox?saga="+a.id, "").want(200).Body) }
+		if list := inbox(); strings.Count(list, `"kind":"budget"`) != 1 || !strings.Contains(list, `"path":"llm[0]"`) {
+			t.Errorf("the inbox: %s", list)
+		}
+		if n := len(x.model.Bills()); n > 0 {
+			t.Errorf("%d requests were sent", n)
+		}
+		a.follow()
+		x.do("PATCH", "/v1/sagas/"+a.id, `{"budget": "1.00 USD"}`, header{"If-Match", "*"}).want(200)
+		got := ask(200, "one")
+		if step := got.Header.Get("X-Recourse-Step"); step != "llm[0]" {
+			t.Errorf("answered by %s", step)
+		}
+		if again := ask(200, "two"); len(x.model.Bills()) != 2 || strings.Contains(inbox(), "llm[") {
+			t.Errorf("%d requests were sent: %s", len(x.model.Bills()), again.Body)
+		}
+		a.do("POST", "/commit", "").want(200)
+
+		b := openAgent(t, x, `, "budget": {"amount": "0.001 USD", "on_exceed": "ask"}, "keep": "answers"`)
+		if refused := b.ask(modelRequests[0].path, `{"model": "priced", "max_tokens": 300, "messages": []}`).want(402); refused.providerCode() != "budget_exhausted" {
+			t.Errorf("without prompts: %s", refused.Body)
+		}
+		b.do("POST", "/commit", "").want(200)
+		x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"], "budget": {"amount": "1 USD", "on_exceed": "wait"}}`, outside).problem(400, "invalid_request")
+	})
+}
+
 // TestModelRefusals: what recourse does not journal, or the session may not ask, is refused in the
 // provider's form, and nothing is sent.
 func TestModelRefusals(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,16 +63,17 @@ type sessionView struct {
 }
 
 type sessionPart struct {
-	Name        string   `json:"name"`
-	Actions     []string `json:"actions"` // with their versions
-	MaxCalls    int      `json:"max_calls"`
-	MaxParallel int      `json:"max_parallel"`
-	MaxAsks     int      `json:"max_asks"`
-	MaxSteps    int      `json:"max_steps"`
-	Lease       string   `json:"lease"`
-	OnLost      onLost   `json:"on_lost"`
-	Life        int      `json:"life"`     // 0: no process has attached
-	Attached    bool     `json:"attached"` // the life goes on
+	Name        string        `json:"name"`
+	Actions     []string      `json:"actions"` // with their versions
+	MaxCalls    int           `json:"max_calls"`
+	MaxParallel int           `json:"max_parallel"`
+	MaxAsks     int           `json:"max_asks"`
+	MaxSteps    int           `json:"max_steps"`
+	Lease       string        `json:"lease"`
+	OnExceed    saga.OnExceed `json:"on_exceed"`
+	OnLost      onLost        `json:"on_lost"`
+	Life        int           `json:"life"`     // 0: no process has attached
+	Attached    bool          `json:"attached"` // the life goes on
 
 	Models       []string          `json:"models,omitempty"`
 	OnDivergence saga.OnDivergence `json:"on_divergence"`
@@ -89,7 +91,7 @@ func viewOf(m *machine.Machine) sessionView {
 	p := m.Definition().Session
 	number, _, ongoing := m.Life()
 	return sessionView{m.View(), sessionPart{Name: p.Name, Actions: p.Data.Actions, MaxCalls: p.MaxCalls, MaxParallel: p.MaxParallel, MaxAsks: p.MaxAsks, MaxSteps: p.MaxSteps,
-		Lease: saga.Duration(p.Lease), OnLost: onLost{saga.Duration(p.LostWait), p.LostThen}, Life: number, Attached: ongoing,
+		Lease: saga.Duration(p.Lease), OnExceed: cmp.Or(p.Data.OnExceed, saga.ExceedFail), OnLost: onLost{saga.Duration(p.LostWait), p.LostThen}, Life: number, Attached: ongoing,
 		Models: p.Data.Models, OnDivergence: p.Data.OnDivergence, Ignore: p.Data.Ignore, StreamHold: p.Data.StreamHold, Keep: p.Data.Keep}}
 }
 
@@ -146,7 +148,7 @@ func sessionKey(c echo.Context, o *object) (string, error) {
 // openNew opens a session. Errors: forbidden, not_for_agents, invalid_session, and those of begin.
 func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
 	policy := s.policy(o)
-	input, budget, labels := o.raw("input"), o.budget(), o.labels(false)
+	input, budget, labels := o.raw("input"), o.budgetOr(&policy.OnExceed), o.labels(false)
 	if err := o.err(); err != nil {
 		return machine.Begun{}, false, err
 	}

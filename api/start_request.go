@@ -57,7 +57,10 @@ func (o *object) version() int {
 }
 
 // budget reads "2.00 USD", or {amount, currency, tokens}; nil if it is absent.
-func (o *object) budget() *saga.BudgetData {
+func (o *object) budget() *saga.BudgetData { return o.budgetOr(nil) }
+
+// budgetOr reads a budget. If it is that of a new session, onExceed is not nil, and is set.
+func (o *object) budgetOr(onExceed *saga.OnExceed) *saga.BudgetData {
 	raw := o.fields["budget"]
 	if raw == nil || string(raw) == "null" {
 		return nil
@@ -66,8 +69,11 @@ func (o *object) budget() *saga.BudgetData {
 	if json.Unmarshal(raw, &text) == nil {
 		return o.money(text, "/budget")
 	}
-	in := &object{}
-	if err := in.parse(raw, "/budget", []string{"amount", "currency", "tokens"}); err != nil {
+	in, fields := &object{}, []string{"amount", "currency", "tokens"}
+	if onExceed != nil {
+		fields = append(fields, "on_exceed")
+	}
+	if err := in.parse(raw, "/budget", fields); err != nil {
 		o.bad("/budget", "bad_budget", `a budget is "2.00 USD", or {"amount": "2.00 USD", "tokens": 100000}`)
 		o.wrong = append(o.wrong, in.wrong...)
 		return nil
@@ -89,6 +95,12 @@ func (o *object) budget() *saga.BudgetData {
 	in.into("tokens", &b.Tokens, "a whole number")
 	if b.Tokens < 0 {
 		in.bad("/tokens", "bad_budget", "tokens cannot be negative")
+	}
+	if onExceed != nil {
+		*onExceed = saga.OnExceed(in.str("on_exceed"))
+		if *onExceed != "" && *onExceed != saga.ExceedFail && *onExceed != saga.ExceedAsk {
+			in.bad("/on_exceed", "bad_budget", "on_exceed is fail (the default: what the budget does not cover is refused) or ask (it waits until a person raises the budget)")
+		}
 	}
 	o.adopt(in, "/budget")
 	return b

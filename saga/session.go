@@ -31,9 +31,10 @@ type SessionData struct {
 	MaxParallel int      `json:"max_parallel,omitempty"`
 	MaxAsks     int      `json:"max_asks,omitempty"`
 	MaxSteps    int      `json:"max_steps,omitempty"`
-	Lease       string   `json:"lease,omitempty"`   // how long a life lasts without a heartbeat
-	OnLost      *OnLost  `json:"on_lost,omitempty"` // nil: the default
-	Timeout     string   `json:"timeout,omitempty"` // of the session; "": none
+	Lease       string   `json:"lease,omitempty"`     // how long a life lasts without a heartbeat
+	OnLost      *OnLost  `json:"on_lost,omitempty"`   // nil: the default
+	Timeout     string   `json:"timeout,omitempty"`   // of the session; "": none
+	OnExceed    OnExceed `json:"on_exceed,omitempty"` // "": ExceedFail
 
 	Models       []string     `json:"models,omitempty"`        // that the agent may ask; nil: all
 	OnDivergence OnDivergence `json:"on_divergence,omitempty"` // "": DivergenceGuard
@@ -42,6 +43,15 @@ type SessionData struct {
 	StreamHold StreamHold   `json:"stream_hold,omitempty"` // "": HoldTools
 	Keep       KeepContents `json:"keep,omitempty"`        // "": KeepFull
 }
+
+// OnExceed says what happens to what the budget does not cover.
+type OnExceed string
+
+// The values of OnExceed.
+const (
+	ExceedFail OnExceed = "fail" // it is refused
+	ExceedAsk  OnExceed = "ask"  // it waits until a person raises the budget
+)
 
 // OnDivergence says what happens when an agent's process asks a model something else than an
 // earlier one did at the same place.

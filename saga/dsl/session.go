@@ -82,6 +82,9 @@ func Session(d *saga.SessionData, o Options) (*saga.Definition, *Errors) {
 			def.Currency = paid.Currency()
 		}
 	}
+	if d.OnExceed == saga.ExceedAsk {
+		def.Budget = &saga.Budget{Ask: true}
+	}
 	def.Name, def.Session, def.Steps = saga.SessionPrefix+d.Name, s, nil
 	sum := sha256.Sum256(saga.Encode(d))
 	def.SHA256 = hex.EncodeToString(sum[:])

@@ -315,6 +315,9 @@ func (m *Machine) raises() map[string]bool {
 	return paths
 }
 
+// WaitsForRaise reports whether a step waits until a person raises the budget.
+func (m *Machine) WaitsForRaise(path string) bool { return m.asksForRaise() && m.raises()[path] }
+
 func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
 
 // overBudget decides an attempt that does not fit into the budget. While others are in flight, and

@@ -39,7 +39,9 @@ func (m *Machine) AskModel(message uuid.UUID, c saga.AskModel) (path string, _ *
 		f := asFailure("request", err)
 		return "", nil, refusal(f.Code, f.Title, f.Detail)
 	}
-	if reserve := reserveOf(s.policy.Ask, r); !m.fits(reserve) && !m.mayFit(reserve) {
+	// A request that waits for a higher budget is sent without its client, from the contents that
+	// are stored.
+	if reserve := reserveOf(s.policy.Ask, r); !m.fits(reserve) && !m.mayFit(reserve) && !(m.asksForRaise() && s.policy.Data.Keep != saga.KeepAnswers) {
 		return "", nil, refusal(codeBudget, "the budget of the session does not cover the request: "+m.why(reserve), "raise the budget (PATCH /v1/sagas/{id}), or limit the tokens of the response")
 	}
 	path = askPath(len(s.asks.all))
