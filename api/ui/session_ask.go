@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
 	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
@@ -33,6 +34,10 @@ type askPage struct {
 	NoPrompt        string // why there is no prompt
 	NoAnswer        string
 	Previous, Later string // URLs of the pages of the neighbours; "" for none
+
+	Difference []diff.Line // of what is at the first difference from the earlier life's request
+	All        []diff.Line // of the whole prompts
+	NoDiff     string      // why there is none
 }
 
 // said is a message of a conversation.
@@ -81,7 +86,60 @@ func (v *request) askPage(d *sagaPage, path string) (*askPage, error) {
 		return nil, err
 	}
 	p.read(&c, d.Session.Policy.Keep)
-	return p, nil
+	return p, v.compare(p, c.Request)
+}
+
+// compare compares the request with that of the earlier life from which it differs, if it does.
+func (v *request) compare(p *askPage, request json.RawMessage) error {
+	if p.Diverged == nil {
+		return nil
+	}
+	from, err := v.readAsk(p.Saga, p.Diverged.From)
+	if problem, ok := errors.AsType[*rest.Problem](err); ok {
+		p.NoDiff = "The earlier request cannot be read: " + problem.Title
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if request == nil || from.Request == nil {
+		p.NoDiff = "The prompts cannot be compared, because they are not stored."
+		return nil
+	}
+	p.Difference = revealed(diff.Values(from.Request, request, p.Diverged.Pointer))
+	p.All = revealed(diff.Texts(promptText(from.Request), promptText(request)))
+	return nil
+}
+
+// revealed shows the characters that a reader cannot see: prompts may differ only in them.
+func revealed(lines []diff.Line) []diff.Line {
+	for i := range lines {
+		lines[i].Text = saga.VisibleText(lines[i].Text)
+	}
+	return lines
+}
+
+// promptText writes a prompt as a text, for a diff.
+func promptText(request json.RawMessage) string {
+	messages, others, ok := transcript.Prompt(request)
+	if !ok {
+		return format.JSON(request)
+	}
+	var b strings.Builder
+	for _, m := range messages {
+		b.WriteString("[" + m.Role + "]\n")
+		for _, p := range m.Parts {
+			switch p.Kind {
+			case transcript.Text:
+				b.WriteString(p.Text + "\n")
+			case transcript.Call:
+				b.WriteString("calls " + p.Name + " " + indented(p.Text) + "\n")
+			default:
+				b.WriteString(indented(p.Text) + "\n")
+			}
+		}
+	}
+	return b.String() + format.JSON(others)
 }
 
 // neighbours returns the URLs of the requests before and after one; "" for none.

@@ -140,7 +140,8 @@ func TestSession(t *testing.T) {
 
 	first := x.page("/sagas/" + p.id + "/steps/llm%5B1%5D").want(200)
 	first.has("You refund orders.\nIt is 12:01.", "Anything else?", "&lt;script&gt;alert", `rel="prev"`, `rel="next"`).lacks("<script>alert", "<img src=x", "Divergence")
-	x.page("/sagas/"+p.id+"/steps/llm%5B2%5D").want(200).has("Divergence", "/messages/0/content", "steps/llm%5B0%5D").lacks(`rel="next"`)
+	x.page("/sagas/"+p.id+"/steps/llm%5B2%5D").want(200).has("Divergence", "/messages/0/content", "steps/llm%5B0%5D", "Life 1",
+		`<tr class="went"><td class="n">2</td><td class="n"></td><td class="m">-</td><td><code>It is 12:00.</code>`, `<code>It is 12:05.</code>`, "All differences of the prompts").lacks(`rel="next"`)
 	if a := x.page("/sagas/" + p.id + "/steps/llm%5B0%5D/ask.json").want(200); a.header.Get("Content-Type") != "application/json" || !strings.Contains(a.body, "I charge it.") {
 		t.Errorf("%s %s", a.header, a.body)
 	}
@@ -169,6 +170,9 @@ func TestSessionWithoutPrompts(t *testing.T) {
 	p := x.session(`, "keep": "answers"`)
 	p.ask("secret prompt", "x", "public answer")
 	x.page("/sagas/"+p.id+"/steps/llm%5B0%5D").want(200).has("keeps answers only", "public answer").lacks("secret prompt")
+	p.attach("worker-2")
+	p.ask("other prompt", "x", "other answer")
+	x.page("/sagas/" + p.id + "/steps/llm%5B1%5D").want(200).has("The prompts cannot be compared").lacks("other prompt")
 	p.do("POST", "/v1/sessions/"+p.id+"/commit", "").want(200)
 	x.rest("DELETE", "/v1/sessions/"+p.id+"/content", "").want(204)
 	x.page("/sagas/" + p.id + "/steps/llm%5B0%5D").want(200).has("The answer was erased").lacks("public answer")
@@ -233,4 +237,14 @@ func TestLargeSession(t *testing.T) {
 	if rows, _, _ := d.activity("llm[77]", -1, maxSteps); len(rows) != 1 || len(rows[0].Asks.Asks) != 1 {
 		t.Errorf("found %+v", rows)
 	}
+}
+
+// Prompts that differ only in characters that a reader cannot see are shown to differ.
+func TestHiddenDivergence(t *testing.T) {
+	x := newSite(t)
+	p := x.session("")
+	p.ask("Pay Ann.", "x", "yes")
+	p.attach("worker-2")
+	p.ask("Pay\u200b Ann.", "x", "yes")
+	x.page("/sagas/"+p.id+"/steps/llm%5B1%5D").want(200).has("<code>Pay Ann.</code>", `<code>Pay\u{200b} Ann.</code>`)
 }
