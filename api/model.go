@@ -305,12 +305,8 @@ func (l *life) divergence(ctx context.Context, p *ask.Prompt, rules ask.Rules) (
 	if from == nil {
 		return nil, nil
 	}
-	d := &saga.Divergence{From: from.Path}
-	body, err := from.Question.Assemble(func(hash string) ([]byte, error) { return l.content(ctx, hash) })
-	switch {
-	case err == nil:
-		d.Pointer = p.Pointer(body, rules)
-	case !errors.Is(err, ask.ErrErased):
+	d, err := from.Divergence(p, rules, func(hash string) ([]byte, error) { return l.content(ctx, hash) })
+	if err != nil {
 		return nil, err
 	}
 	if l.def.Session.Data.OnDivergence == saga.DivergenceStop {

@@ -87,9 +87,14 @@ timeout: 1s
 retry: {initial: 100ms}
 `
 
+// held returns a policy with all actions.
+func held(name string, on saga.OnDivergence) saga.SessionData {
+	return saga.SessionData{Name: name, Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1", "drop@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}, OnDivergence: on}
+}
+
 // agentPolicies are the policies of the sessions.
 var agentPolicies = []saga.SessionData{
-	{Name: "held", Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1", "drop@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}},
+	held("held", ""), held("guarded", saga.DivergenceGuard), held("stopped", saga.DivergenceStop), held("careless", saga.DivergenceIgnore),
 	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxCalls: 5, MaxParallel: 1, MaxAsks: 4, MaxSteps: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
 }
 
@@ -144,6 +149,7 @@ type agent struct {
 	m       *machine.Machine  // as far as the agent has read the journal
 	index   *ask.Index        // likewise
 	heard   map[string]string // the hash of the answer to the k-th time that a question was asked
+	rivals  rivals
 }
 
 // task is a part of an agent's program: calls that it makes at the same time, the undo of one, or a
@@ -169,14 +175,24 @@ type agentProcess struct {
 	asked   map[string]int     // calls that it has made, by identity
 	used    map[string]ask.Use // questions that it has asked, by path
 	heard   map[string]int     // answers that it has heard, by identity
+	got     map[string]bool    // paths of the calls that it has asked for
+	known   map[string]bool    // those of them that its server has not forgotten
+	talk    []string           // its conversation with the model
+	stamp   string             // what it writes into its questions, and no other process does
+	zeros   string             // how it writes the orders in its calls: as the model has answered
 }
 
 // open opens a session, under a key, and starts the agent.
 func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
-	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string)}
+	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string), rivals: newRivals()}
+	asks := rng.IntN(5) < 2 // before each of its calls
 	for i := range 1 + rng.IntN(4) {
+		if asks {
+			a.plan = append(a.plan, task{model: newModelTask(rng)}, policyTask(rng, policy))
+			continue
+		}
 		if rng.IntN(3) == 0 {
 			a.plan = append(a.plan, task{own: newOwnTask(rng, i)})
 			continue
@@ -192,12 +208,13 @@ func (s *sim) open(i int, start Agent) {
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}
-	if policy.Name == "held" {
+	if policy.Name != "aborted" {
 		data.Budget = &saga.BudgetData{Amount: "0.10", Currency: "USD"}
 	}
 	key := fmt.Sprint("agent-", i)
 	s.ask(key, def, data, func(id uuid.UUID) {
 		a.session, a.m = id, machine.New(def, id)
+		s.agents[id] = a
 		a.begin("")
 	})
 }
@@ -229,8 +246,11 @@ func policyTask(rng *rand.Rand, policy *saga.SessionData) (t task) {
 // begin starts a process of the agent. previous is the secret of the process before, if it is
 // known.
 func (a *agent) begin(previous string) {
-	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int), used: make(map[string]ask.Use), heard: make(map[string]int)}
+	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int), used: make(map[string]ask.Use), heard: make(map[string]int), got: make(map[string]bool), known: make(map[string]bool)}
 	a.born++
+	if p.number > 0 && a.s.fault(PromptStamped, "agent") {
+		p.stamp = " at " + strconv.Itoa(p.number)
+	}
 	p.secret = fmt.Sprintf("%x", sha256.Sum256([]byte(a.session.String()+strconv.Itoa(p.number))))
 	a.process = p
 	p.attach(previous)
@@ -267,6 +287,7 @@ func (p *agentProcess) attach(previous string) {
 			p.renewed = from
 			if first := p.life == 0; first {
 				p.life = life
+				p.a.rivals.lives[life] = p
 				p.beats()
 				p.mayDie()
 				p.run(0)
@@ -383,6 +404,8 @@ func (p *agentProcess) ask(c saga.Command, then func(path string, no *machine.Re
 		}
 		if a.m.Applied(message) { // it was refused in a state that has passed
 			message, sent = s.aside.id(s.now), false
+			p.later(s.aside.between(time.Second, 10*time.Second), poll)
+			return
 		}
 		if !sent && !s.fault(AskLost, "agent") {
 			sent = true
@@ -469,9 +492,12 @@ func backwards(input json.RawMessage) json.RawMessage {
 }
 
 // call makes a call until it has ended. A call that failed is made once more.
-func (p *agentProcess) call(place string, c saga.CallAction, try int, then func()) {
-	a := p.a
+func (p *agentProcess) call(place string, call saga.CallAction, try int, then func()) {
+	a, c := p.a, call
 	c.Life = p.life
+	if c.ID == "" { // with an id, another input would be refused
+		c.Input = json.RawMessage(strings.Replace(string(c.Input), `"order":"`, `"order":"`+p.zeros, 1))
+	}
 	if p.number%2 == 1 {
 		c.Input = backwards(c.Input)
 	}
@@ -480,13 +506,14 @@ func (p *agentProcess) call(place string, c saga.CallAction, try int, then func(
 		panic(no)
 	}
 	c.Before = p.asked[identity]
+	c.Resembles = p.resembles(c.Action)
 	p.ask(saga.Command{Do: c}, func(path string, no *machine.Refusal) {
 		switch {
 		case no != nil && no.Code == "limit":
 			then()
 			return
 		case no != nil:
-			p.refused(no, func() { p.call(place, c, try, then) })
+			p.refused(no, func() { p.call(place, call, try, then) })
 			return
 		case c.Before == 0 && a.first[identity] == "":
 			a.first[identity] = path
@@ -494,12 +521,13 @@ func (p *agentProcess) call(place string, c saga.CallAction, try int, then func(
 			a.s.violate(a.session, "23: the first call of a life is answered by %s, and was by %s", path, a.first[identity])
 		}
 		p.asked[identity]++
+		p.got[path], p.known[path] = true, true
 		if place := place + "/" + strconv.Itoa(try); a.given[place] == "" {
 			a.given[place] = path
 		}
 		p.await(path, func(status machine.CallStatus) {
 			if status == machine.CallFailed && try == 0 {
-				p.call(place, c, 1, then)
+				p.call(place, call, 1, then)
 				return
 			}
 			then()
@@ -570,6 +598,7 @@ func (s *sim) checkSession(id uuid.UUID, def *saga.Definition, records []journal
 	}
 	s.checkOwn(id, records)
 	s.checkModels(id, records)
+	s.checkGuard(id)
 	stands := make(map[string][]string)
 	for _, r := range records {
 		if r.Kind != journal.Called {

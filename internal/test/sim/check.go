@@ -74,6 +74,7 @@ func (s *sim) check() {
 			s.checkChild(h, p, journals[h.Parent])
 		}
 	}
+
 	s.checkOutbox(journals)
 	left, err := s.store.TaskStats(ctx)
 	left = slices.DeleteFunc(left, func(t journal.TaskStat) bool {

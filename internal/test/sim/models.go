@@ -3,9 +3,12 @@ package sim
 import (
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -37,10 +40,15 @@ type modelTask struct{ text string }
 
 func newModelTask(rng *rand.Rand) *modelTask { return &modelTask{strconv.Itoa(rng.IntN(2))} }
 
-// prompt returns the question as this process writes it. The members may come in another order than
-// in an earlier process, and it names another user.
+// item returns the question as this process writes it.
+func (t *modelTask) item(p *agentProcess) string {
+	return `{"role":"user","content":"ask ` + t.text + p.stamp + `"}`
+}
+
+// prompt returns the request with the question, and with the conversation before it. The members
+// may come in another order than in an earlier process, and it names another user.
 func (t *modelTask) prompt(p *agentProcess) *ask.Prompt {
-	messages := `"messages":[{"role":"user","content":"ask ` + t.text + `"}]`
+	messages := `"messages":[` + strings.Join(append(slices.Clone(p.talk), t.item(p)), ",") + `]`
 	body := `{"model":"m","max_tokens":9,` + messages + `}`
 	if p.number%2 == 1 {
 		body = `{` + messages + `, "user":"p` + strconv.Itoa(p.number) + `", "max_tokens":9, "model":"m"}`
@@ -64,14 +72,24 @@ func (p *agentProcess) question(t *modelTask, try int, again bool, then func()) 
 	}
 	prompt := t.prompt(p)
 	if found := a.index.Answers(prompt.Identity, p.used, again); found != nil {
-		p.hear(t, try, found.Path, then)
+		p.hear(t, prompt, try, found.Path, then)
 		return
 	}
 	c := saga.AskModel{Life: p.life, Identity: prompt.Identity, Blobs: prompt.Keep(a.index), Input: saga.Encode(prompt.Question)}
+	if from := a.index.Diverges(prompt, p.life, p.used); from != nil {
+		if a.policy.OnDivergence == saga.DivergenceStop {
+			p.exit()
+			return
+		}
+		var err error
+		if c.Diverged, err = from.Divergence(prompt, ask.Rules{}, a.s.contents(a.session)); err != nil {
+			panic(err)
+		}
+	}
 	p.ask(saga.Command{Do: c}, func(path string, no *machine.Refusal) {
 		switch {
 		case no == nil:
-			p.hear(t, try, path, then)
+			p.hear(t, prompt, try, path, then)
 		case no.Code == "budget_exhausted" || no.Code == "limit":
 			then()
 		default:
@@ -80,8 +98,22 @@ func (p *agentProcess) question(t *modelTask, try int, again bool, then func()) 
 	})
 }
 
+// exit ends a process that a model may not answer. Another one may begin.
+func (p *agentProcess) exit() {
+	s, a := p.a.s, p.a
+	p.dead = true
+	if s.healed || s.aside.IntN(2) == 0 {
+		return // a person finds the session
+	}
+	s.after(s.aside.between(0, 9*time.Second), func() {
+		if a.process == p {
+			a.begin(p.secret)
+		}
+	})
+}
+
 // hear waits for the answer to a question.
-func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
+func (p *agentProcess) hear(t *modelTask, prompt *ask.Prompt, try int, path string, then func()) {
 	s, a := p.a.s, p.a
 	p.used[path] = ask.Served
 	a.read()
@@ -98,7 +130,7 @@ func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
 		p.later(s.aside.between(0, time.Second), func() { p.question(t, try, s.aside.IntN(2) == 0, then) })
 		return
 	case !found.Ended:
-		p.later(s.aside.between(50*time.Millisecond, 500*time.Millisecond), func() { p.hear(t, try, path, then) })
+		p.later(s.aside.between(50*time.Millisecond, 500*time.Millisecond), func() { p.hear(t, prompt, try, path, then) })
 		return
 	case found.Output == nil && try < 2:
 		p.later(s.aside.between(0, time.Second), func() { p.question(t, try+1, false, then) })
@@ -108,8 +140,8 @@ func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
 		return
 	}
 	// The k-th answer to a question is the same in every life.
-	k := t.text + "#" + strconv.Itoa(p.heard[t.text])
-	p.heard[t.text]++
+	k := prompt.Identity + "#" + strconv.Itoa(p.heard[prompt.Identity])
+	p.heard[prompt.Identity]++
 	switch before := a.heard[k]; {
 	case before == "":
 		a.heard[k] = found.Output.Answer
@@ -117,10 +149,23 @@ func (p *agentProcess) hear(t *modelTask, try int, path string, then func()) {
 		s.violate(a.session, "27: %s answers a question that had another answer in an earlier life", path)
 	}
 	said := s.world.answers[idempotency.Key(a.session, path, journal.Do, 0)]
-	if content := s.content(a.session, found.Output.Answer); content != said {
+	content := s.content(a.session, found.Output.Answer)
+	if content != said {
 		s.violate(a.session, "27: the answer to %s is %q, and the provider's was %q", path, content, said)
 	}
+	p.talk = append(p.talk, t.item(p), `{"role":"assistant","content":`+strconv.Quote(content)+`}`)
+	p.zeros = strings.Repeat("0", int(crc32.ChecksumIEEE([]byte(content))%3))
 	then()
+}
+
+// contents returns a function that finds a session's contents by their hashes.
+func (s *sim) contents(session uuid.UUID) func(hash string) ([]byte, error) {
+	return func(hash string) ([]byte, error) {
+		if content := s.content(session, hash); content != "" {
+			return []byte(content), nil
+		}
+		return nil, ask.ErrErased
+	}
 }
 
 // content returns a content of a session; "" if there is none.
@@ -183,12 +228,7 @@ func (s *sim) checkModels(id uuid.UUID, records []journal.Record) {
 		if n := s.world.billed[idempotency.Key(id, path, journal.Do, 0)]; n > 1 {
 			s.violate(id, "27: the question %s was sent %d times", path, n)
 		}
-		body, err := found.Question.Assemble(func(hash string) ([]byte, error) {
-			if content := s.content(id, hash); content != "" {
-				return []byte(content), nil
-			}
-			return nil, ask.ErrErased
-		})
+		body, err := found.Question.Assemble(s.contents(id))
 		if err != nil || len(body) == 0 {
 			s.violate(id, "27: the contents of the question %s are not stored: %v", path, err)
 		}

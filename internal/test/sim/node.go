@@ -305,6 +305,7 @@ func (n *node) commit(i int, c engine.Commit) {
 		n.s.announced(c.Batch)
 		results, err := n.s.store.Append(ctx, c.Node, c.Batch)
 		n.s.noticed(c.Batch, results)
+		n.s.compared(c.Batch, results)
 		return results, err
 	}
 	slow := 5 * time.Millisecond

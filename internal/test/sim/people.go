@@ -55,7 +55,8 @@ func everyone() []person {
 	return append([]person{client, {"eve", "guest"}, {"mallory", "guest"}}, staff...)
 }
 
-// gather makes people decide approvals, and others send signals, at random times.
+// gather makes people decide approvals, and compare calls, and others send signals, at random
+// times.
 func (s *sim) gather() {
 	s.after(s.aside.between(400*time.Millisecond, 2*time.Second), func() {
 		defer s.gather()
@@ -63,12 +64,21 @@ func (s *sim) gather() {
 			s.signalSome()
 			return
 		}
-		inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Kind: saga.InboxApproval, Limit: 100})
-		if err != nil {
-			panic(err)
+		var inbox []journal.Entry
+		for _, kind := range []string{saga.InboxApproval, saga.InboxRepeat} {
+			found, err := s.store.Inbox(ctx, journal.InboxFilter{Kind: kind, Limit: 100})
+			if err != nil {
+				panic(err)
+			}
+			inbox = append(inbox, found...)
 		}
-		if len(inbox) > 0 {
-			s.decide(inbox[s.aside.IntN(len(inbox))])
+		if len(inbox) == 0 {
+			return
+		}
+		if in := inbox[s.aside.IntN(len(inbox))]; in.Kind == saga.InboxRepeat {
+			s.compare(in)
+		} else {
+			s.decide(in)
 		}
 	})
 }
@@ -226,6 +236,9 @@ func (s *sim) help(h journal.Head) {
 			}
 		case saga.InboxApproval:
 			c = decision(in)
+		case saga.InboxRepeat:
+			s.judge(in, s.verdict(), 0)
+			continue
 		case saga.InboxSession:
 			c = saga.Command{Do: saga.Cancel{}, Reason: "its agent is gone"}
 		case saga.InboxBudget:

@@ -108,6 +108,7 @@ const (
 	AgentFollowed // another process of an agent begins while the one before lives on
 	AgentSleeps   // an agent's process is suspended, perhaps past its lease
 	AskLost       // a command of an agent does not reach the store, and is sent again
+	PromptStamped // a process of an agent writes its number into its prompts
 	numKinds
 )
 
@@ -129,7 +130,7 @@ var faults = [numKinds]struct {
 	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
 	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, ChildLate: {"child-late", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
 	ClaimForgotten: {"claim-forgotten", 60},
-	AgentDies:      {"agent-dies", 3}, AgentFollowed: {"agent-followed", 8}, AgentSleeps: {"agent-sleeps", 6}, AskLost: {"ask-lost", 15},
+	AgentDies:      {"agent-dies", 3}, AgentFollowed: {"agent-followed", 8}, AgentSleeps: {"agent-sleeps", 6}, AskLost: {"ask-lost", 15}, PromptStamped: {"prompt-stamped", 2},
 }
 
 // String returns the fault's name.

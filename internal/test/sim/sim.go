@@ -66,6 +66,7 @@ type sim struct {
 	ownRuns map[string]int // how often agents have done their own steps, by runOf
 	nodes   []*node
 	defs    map[string]*saga.Definition
+	agents  map[uuid.UUID]*agent // by their sessions
 	healed  bool
 
 	workers  []*worker
@@ -129,7 +130,7 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
-		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
+		agents: make(map[uuid.UUID]*agent), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -124,6 +125,20 @@ func (x *Index) Diverges(p *Prompt, life int, used map[string]Use) *Recorded {
 		}
 	}
 	return nil
+}
+
+// Divergence says how p differs from this request, which an earlier life has made at its place. get
+// finds contents by their hashes. Errors: those of get, except ErrErased.
+func (a *Recorded) Divergence(p *Prompt, rules Rules, get func(hash string) ([]byte, error)) (*saga.Divergence, error) {
+	d := &saga.Divergence{From: a.Path}
+	body, err := a.Question.Assemble(get)
+	switch {
+	case err == nil:
+		d.Pointer = p.Pointer(body, rules)
+	case !errors.Is(err, ErrErased):
+		return nil, err
+	}
+	return d, nil
 }
 
 // Use says what became of a recorded request in a life.
