@@ -51,6 +51,9 @@ type entryForms struct {
 	Who    who
 	Tried  *tried  // the refused command about this entry, or nil
 	Checks []check // ways to check in the remote service; none: general advice
+
+	Compared *compared  // of a call that may repeat an earlier one; nil for others
+	Lost     *abandoned // of a session that has lost its process; nil for others
 }
 
 // forms returns an entry's forms. back is the page to return to. was is a refused command, or nil;
@@ -59,6 +62,12 @@ func (v *request) forms(e entry, back string, was *tried) entryForms {
 	f := entryForms{entry: e, Back: back, Who: v.who}
 	if was != nil && was.Path == e.Path && slices.Contains([]string{"resolve", "approve", "reject"}, was.Do) {
 		f.Tried = was
+	}
+	switch {
+	case f.Repeat():
+		f.Compared = v.comparison(e)
+	case f.Session():
+		f.Lost = v.lost(e.Saga)
 	}
 	return f
 }
@@ -149,8 +158,8 @@ func (f entryForms) Outcomes() []outcome {
 		"skip":        {Title: "Leave it", Then: "The saga continues without the step."},
 		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed and undone. The steps before it are undone, too."},
 
-		saga.SameEffect: {Title: "It is the same", Then: "Nothing is sent. The agent gets the answer of the earlier call."},
-		saga.NewEffect:  {Title: "It is another effect", Then: "The call is sent, after its approval if it needs one."},
+		saga.SameEffect: {Title: "It is the same", Then: "Nothing is sent. The agent gets the answer of the earlier call, also in later lives."},
+		saga.NewEffect:  {Title: "It is another effect", Then: "The call is sent, after its approval if it needs one. Then both effects exist."},
 	}
 	if undo {
 		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent with a new key.", Output: "another input for the undo's templates"}

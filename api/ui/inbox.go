@@ -79,7 +79,8 @@ const (
 // showInbox serves GET /inbox.
 func showInbox(v *request) error { return v.inbox(http.StatusOK, nil) }
 
-// inbox responds with the inbox; was is a refused raise of a budget, or nil.
+// inbox responds with the inbox; was is a refused raise of a budget,
+// or decision about a session, or nil.
 func (v *request) inbox(status int, was *tried) error {
 	q := v.r.URL.Query()
 	page := inboxView{Filter: inboxFilter{Kind: q.Get("kind"), Definition: strings.TrimSpace(q.Get("definition")), Saga: strings.TrimSpace(q.Get("saga"))}}
@@ -115,9 +116,9 @@ func (v *request) inbox(status int, was *tried) error {
 		shown := inboxEntry{entryForms: v.forms(e, page.Here, nil), Many: groups[groupOf(e)] > 1}
 		if shown.Budget() {
 			shown.Cost = v.costOf(e.Saga)
-			if was != nil && was.Typed.Get("saga") == e.Saga {
-				shown.Tried, page.Problem = was, nil
-			}
+		}
+		if was != nil && was.Typed.Get("saga") == e.Saga && (shown.Budget() && was.Do == "budget" || shown.Session() && was.Do == "session") {
+			shown.Tried, page.Problem = was, nil
 		}
 		shown.Checks = v.checks(e, nil)
 		page.Entries = append(page.Entries, shown)

@@ -153,6 +153,11 @@ func rawSaga(v *request) error {
 	return v.pass(rest.Path("v1", "sagas", v.r.PathValue("id")), "application/json", "")
 }
 
+// rawSummary serves GET /sagas/{id}/summary.txt, which the agent of a session reads.
+func rawSummary(v *request) error {
+	return v.pass(rest.Path("v1", "sessions", v.r.PathValue("id"), "summary"), "text/plain", "")
+}
+
 // rawStep serves GET /sagas/{id}/steps/{path}/step.json.
 func rawStep(v *request) error {
 	return v.pass(rest.Path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")

@@ -26,7 +26,8 @@ type sessionView struct {
 	Since    time.Time // since when it has none; zero: it has one, needs none, or has had none
 	Rows     []activityRow
 
-	calls map[string]callFacts // by path
+	calls   map[string]callFacts // by path
+	summary [][]machine.CallView // by the place of their status in summaries
 }
 
 // callFacts are what a step's row shows of a session's call or own step.
@@ -43,18 +44,81 @@ func (d *sagaPage) readSession(k *followed) {
 	s := &sessionView{Log: &k.activity, Name: p.Name, Policy: p.Data, Needed: !m.Closed(), calls: make(map[string]callFacts)}
 	_, _, s.Attached = m.Life()
 	_, s.Since, _ = m.Gone()
-	add := func(path string, undo machine.CallUndo, waitsFor string) {
-		if step := s.Step(path); step != nil {
-			s.calls[path] = callFacts{step, undo, waitsFor}
-		}
-	}
-	for _, c := range machine.Calls(m, &k.log) {
-		add(c.Path, c.Undo, c.WaitsFor)
-	}
+	calls := machine.Calls(m, &k.log)
 	for _, o := range machine.OwnSteps(m, &k.log) {
-		add(o.Path, o.Undo, o.WaitsFor)
+		calls = append(calls, machine.CallView{Path: o.Path, Status: o.Status, Input: o.Input, Output: o.Output, Error: o.Error, WaitsFor: o.WaitsFor, Undo: o.Undo})
+	}
+	s.summary = make([][]machine.CallView, len(summaries))
+	for _, c := range calls {
+		if step := s.Step(c.Path); step != nil {
+			s.calls[c.Path] = callFacts{step, c.Undo, c.WaitsFor}
+		}
+		at := slices.IndexFunc(summaries, func(p summaryPart) bool { return slices.Contains(p.of, c.Status) })
+		s.summary[at] = append(s.summary[at], c)
 	}
 	d.Session = s
+}
+
+// summaryPart is a part of a session's summary: its calls and own steps with some statuses.
+type summaryPart struct {
+	title string
+	mark  string // a status, for its symbol and colour
+	of    []machine.CallStatus
+}
+
+// summaries are the parts, as the summary for the session's agent has them.
+var summaries = []summaryPart{
+	{"Done", "succeeded", []machine.CallStatus{machine.CallSucceeded}},
+	{"In progress", "running", []machine.CallStatus{machine.CallRunning, machine.CallWaiting}},
+	{"May have happened", "in_doubt", []machine.CallStatus{machine.CallInDoubt}},
+	{"Failed, without an effect", "failed", []machine.CallStatus{machine.CallFailed}},
+	{"Undone", "undone", []machine.CallStatus{machine.CallUndone}},
+}
+
+// summaryList is a part of the summary on the page.
+type summaryList struct {
+	Title, Mark string
+	Count       int
+	Calls       []summaryCall // the last ones
+	More        string        // URL of a page that lists all, if there are more
+}
+
+type summaryCall struct {
+	Path, Link    string
+	Input, Result string // cut
+}
+
+// mostSummed is the most calls in a part of the summary.
+const mostSummed = 8
+
+// Summary lists what the session has done, without parts that have no calls.
+func (d *sagaPage) Summary() (list []summaryList) {
+	if d.Session == nil {
+		return nil
+	}
+	for i, p := range summaries {
+		calls := d.Session.summary[i]
+		if len(calls) == 0 {
+			continue
+		}
+		part := summaryList{Title: p.title, Mark: p.mark, Count: len(calls)}
+		if len(calls) > mostSummed {
+			part.More = d.stepsAt("", 0)
+		}
+		for _, c := range calls[max(len(calls)-mostSummed, 0):] {
+			result := string(c.Output)
+			switch {
+			case c.WaitsFor != "":
+				result = "waits for: " + c.WaitsFor
+			case c.Error != nil && c.Status != machine.CallSucceeded:
+				result = c.Error.Error()
+			}
+			const most = 90
+			part.Calls = append(part.Calls, summaryCall{c.Path, d.stepPage(c.Path), format.Cut(most, saga.VisibleText(string(c.Input))), format.Cut(most, saga.VisibleText(result))})
+		}
+		list = append(list, part)
+	}
+	return list
 }
 
 // Noun says what the page is about.

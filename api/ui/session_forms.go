@@ -1,0 +1,159 @@
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"recourse/api/ui/diff"
+	"recourse/api/ui/format"
+	"recourse/api/ui/rest"
+	"recourse/saga"
+	"recourse/saga/machine"
+)
+
+// compared are the two calls that a person compares: a new one of a session, and an earlier life's
+// one that it may repeat.
+type compared struct {
+	Action       string
+	New, Earlier comparedCall
+	Diverged     *saga.Divergence
+	Result       *machine.CallView `json:"-"` // of the earlier call; nil if it cannot be read
+}
+
+type comparedCall struct {
+	Call  string          `json:"call"`
+	Life  int             `json:"life"`
+	Input json.RawMessage `json:"input"`
+	Lines []comparedLine  `json:"-"` // of the input
+}
+
+// comparedLine is a line of an input. Differs says that the other input does not have it.
+type comparedLine struct {
+	Text    string
+	Differs bool
+}
+
+// comparison reads what an entry shows about two calls; nil if it has another form.
+func (v *request) comparison(e entry) *compared {
+	c := &compared{}
+	if json.Unmarshal(e.Shown, c) != nil || c.New.Call == "" || c.Earlier.Call == "" {
+		return nil
+	}
+	before, after := format.JSON(c.Earlier.Input), format.JSON(c.New.Input)
+	c.Earlier.Lines, c.New.Lines = linesOf(before), linesOf(after)
+	for _, l := range diff.Lines(before, after) {
+		switch l.Mark {
+		case "-":
+			c.Earlier.Lines[l.Old-1].Differs = true
+		case "+":
+			c.New.Lines[l.New-1].Differs = true
+		}
+	}
+	result := new(machine.CallView)
+	if _, err := v.api.Get(rest.Path("v1", "sessions", e.Saga, "calls", c.Earlier.Call), result); err == nil {
+		c.Result = result
+	}
+	return c
+}
+
+func linesOf(text string) (list []comparedLine) {
+	for _, line := range format.Lines(text) {
+		list = append(list, comparedLine{Text: line})
+	}
+	return list
+}
+
+// abandoned is what a person sees of a session that has lost its process.
+type abandoned struct {
+	Undone  []string // the calls and own steps that an abort would undo, in the order of their begins
+	Summary string   // what it has done, as its agent reads it
+}
+
+// mostAbandoned is the most calls that an entry of the inbox lists.
+const mostAbandoned = 20
+
+// More returns how many calls that an abort would undo are not listed.
+func (a abandoned) More() int { return max(len(a.Undone)-mostAbandoned, 0) }
+
+// List returns those that are.
+func (a abandoned) List() []string { return a.Undone[:min(len(a.Undone), mostAbandoned)] }
+
+// lost reads what a session has done that has lost its process. What cannot be read is missing.
+func (v *request) lost(id string) *abandoned {
+	a := &abandoned{Summary: v.summary(id)}
+	for _, list := range []string{"calls", "steps"} {
+		var got struct{ Data []machine.CallView }
+		if _, err := v.api.Get(rest.Path("v1", "sessions", id, list), &got); err != nil {
+			continue
+		}
+		for _, c := range got.Data {
+			if c.Undo == machine.UndoAvailable {
+				a.Undone = append(a.Undone, c.Path)
+			}
+		}
+	}
+	return a
+}
+
+// summary returns the summary of a session; "" if it cannot be read.
+func (v *request) summary(id string) string {
+	req, err := v.api.Request(v.r.Context(), http.MethodGet, rest.Path("v1", "sessions", id, "summary"), nil, nil)
+	if err != nil {
+		return ""
+	}
+	w := rest.NewRecorder()
+	v.cfg.API.ServeHTTP(&w, req)
+	if w.Status != http.StatusOK {
+		return ""
+	}
+	return w.Body.String()
+}
+
+// MayAbort reports whether the user may resume or abort the session of the entry.
+func (f entryForms) MayAbort() bool {
+	return f.Who.Can("operate") && slices.Contains(f.Actions, "abort") && slices.Contains(f.Actions, "resume")
+}
+
+// decideSession serves POST /inbox/session: it resumes or aborts a session that has lost its
+// process, if the session is still as the user saw it.
+func decideSession(v *request) error {
+	f := v.posted()
+	id, do := f.Get("saga"), f.Get("do")
+	v.r.URL.RawQuery = queryOf(f.Get("back"))
+	to := "/inbox?" + v.r.URL.RawQuery
+	if back := local(f.Get("back")); strings.HasPrefix(back, "/sagas/") {
+		to = back
+	}
+	command, done := "", ""
+	switch do {
+	case "resume":
+		command, done = "resume", "Session "+format.Short(id)+" waits for another process."
+	case "abort":
+		command, done = "cancel", "Session "+format.Short(id)+" is aborted, and is being undone."
+	default:
+		return v.refuseSession(f, &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "Choose what to do", Detail: "Nothing was done. Resume the session, or abort it."})
+	}
+	header := http.Header{"If-Match": {`"` + f.Get("etag") + `"`}}
+	if _, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, command), map[string]string{"reason": f.Get("reason")}, header, nil); err != nil {
+		if hasMoved(err) {
+			err = &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The session has changed since you opened the page",
+				Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
+		}
+		return v.refuseSession(f, err)
+	}
+	return v.done(to, done)
+}
+
+// refuseSession shows the inbox again with a refused form. If the session's entry is gone, the
+// problem is shown above the list.
+func (v *request) refuseSession(f map[string][]string, err error) error {
+	p, ok := errors.AsType[*rest.Problem](err)
+	if !ok || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
+		return err
+	}
+	v.still = true
+	return v.inbox(p.Status, &tried{Do: "session", Typed: f, Problem: p})
+}
