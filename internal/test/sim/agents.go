@@ -92,9 +92,15 @@ func held(name string, on saga.OnDivergence) saga.SessionData {
 	return saga.SessionData{Name: name, Actions: []string{"refund@1", "book@1", "pay@1", "charge@1", "mail@1", "look@1", "drop@1"}, MaxCalls: 12, MaxParallel: 2, Lease: "5s", OnLost: &saga.OnLost{Wait: "15s"}, OnDivergence: on}
 }
 
+// raised returns a policy whose budget a person raises.
+func raised(d saga.SessionData) saga.SessionData {
+	d.OnExceed = saga.ExceedAsk
+	return d
+}
+
 // agentPolicies are the policies of the sessions.
 var agentPolicies = []saga.SessionData{
-	held("held", ""), held("guarded", saga.DivergenceGuard), held("stopped", saga.DivergenceStop), held("careless", saga.DivergenceIgnore),
+	held("held", ""), held("guarded", saga.DivergenceGuard), held("stopped", saga.DivergenceStop), held("careless", saga.DivergenceIgnore), raised(held("generous", saga.DivergenceGuard)),
 	{Name: "aborted", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxCalls: 5, MaxParallel: 1, MaxAsks: 4, MaxSteps: 1, Lease: "5s", OnLost: &saga.OnLost{Wait: "6s", Then: saga.AbortSession}, Timeout: "90s"},
 }
 
@@ -208,7 +214,10 @@ func (s *sim) open(i int, start Agent) {
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}
-	if policy.Name != "aborted" {
+	switch {
+	case policy.OnExceed == saga.ExceedAsk:
+		data.Budget = &saga.BudgetData{Amount: "0.02", Currency: "USD"}
+	case policy.Name != "aborted":
 		data.Budget = &saga.BudgetData{Amount: "0.10", Currency: "USD"}
 	}
 	key := fmt.Sprint("agent-", i)
