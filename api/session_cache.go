@@ -15,7 +15,8 @@ import (
 
 // Bounds of the sessions in memory.
 const (
-	mostShared   = 512
+	mostShared   = 10_000
+	sharedMemory = 128 << 20   // of all of them, about
 	sharedFor    = time.Minute // after the last request
 	sharedBytes  = 4 << 20     // of a session's records; a larger one is read again by each request
 	sweepsShared = 10 * time.Second
@@ -27,6 +28,7 @@ const (
 type sharedSessions struct {
 	mu    sync.Mutex
 	all   map[uuid.UUID]*sharedSession // guarded by mu
+	bytes int                          // that they take, about. Guarded by mu
 	swept time.Time                    // guarded by mu
 }
 
@@ -37,7 +39,12 @@ type sharedSession struct {
 
 	users int       // guarded by sharedSessions.mu
 	used  time.Time // guarded by sharedSessions.mu
+	bytes int       // guarded by sharedSessions.mu
 }
+
+// size returns about how many bytes a session takes: its records, what was decoded of them, and its
+// machine.
+func (l *live) size() int { return 8<<10 + 3*l.bytes }
 
 // enter returns the entry of a session.
 func (a *sharedSessions) enter(id uuid.UUID) *sharedSession {
@@ -55,21 +62,28 @@ func (a *sharedSessions) enter(id uuid.UUID) *sharedSession {
 	return e
 }
 
-// leave ends the use of an entry. Entries that nobody uses are dropped after a while, or at once if
-// there are too many.
-func (a *sharedSessions) leave(e *sharedSession) {
+// leave ends the use of an entry, which takes so many bytes now. Entries that nobody uses are
+// dropped after a while, or at once if all of them are too many or too large.
+func (a *sharedSessions) leave(e *sharedSession, bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	e.users--
 	e.used = now
-	if len(a.all) <= mostShared && now.Sub(a.swept) < sweepsShared {
-		return
+	a.bytes += bytes - e.bytes
+	e.bytes = bytes
+	sweep := now.Sub(a.swept) >= sweepsShared
+	if sweep {
+		a.swept = now
 	}
-	a.swept = now
 	for id, other := range a.all { // any order
-		if other.users == 0 && (len(a.all) > mostShared || now.Sub(other.used) > sharedFor) {
+		tooMany := len(a.all) > mostShared || a.bytes > sharedMemory
+		if !sweep && !tooMany {
+			return
+		}
+		if other.users == 0 && (tooMany || now.Sub(other.used) > sharedFor) {
 			delete(a.all, id)
+			a.bytes -= other.bytes
 		}
 	}
 }
@@ -82,11 +96,14 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	e := s.sessions.enter(id)
 	e.mu.Lock()
 	k.release = func() {
+		bytes := 0
 		if e.l != nil && e.l.bytes > sharedBytes {
 			e.l = nil
+		} else if e.l != nil {
+			bytes = e.l.size()
 		}
 		e.mu.Unlock()
-		s.sessions.leave(e)
+		s.sessions.leave(e, bytes)
 	}
 	if e.l != nil {
 		err := e.l.more(ctx)

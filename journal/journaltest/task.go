@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ var taskTests = []test{
 	{"concurrent claims: one each", claimTasksConcurrently},
 	{"concurrent claims with one token", claimTokenConcurrently},
 	{"heartbeats", heartbeats},
+	{"heartbeats at once: each has its own result", heartbeatsAtOnce},
 	{"heartbeats end at the deadline", heartbeatsEnd},
 	{"an end sends its message", endTask},
 	{"a repeated end", endTaskAgain},
@@ -383,6 +385,37 @@ func heartbeats(b *bench) {
 	b.must(b.EndTask(b.ctx, got[0].ID, token, "done", result(got[0].Saga)))
 	_, err = b.Heartbeat(b.ctx, got[0].ID, token)
 	b.wantErr(err, journal.ErrTaskLost)
+}
+
+func heartbeatsAtOnce(b *bench) {
+	const tasks = 8
+	var list []journal.Task
+	for range tasks {
+		list = append(list, newTask("a"))
+	}
+	b.tasked(list...)
+	token, got := b.claimTasks("a", tasks, tasks)
+	var wg sync.WaitGroup
+	for i, t := range got {
+		wg.Go(func() {
+			for n := range 20 {
+				ended, cancel := context.WithCancel(b.ctx)
+				cancel()
+				if _, err := b.Heartbeat(ended, t.ID, token); !errors.Is(err, context.Canceled) {
+					b.Errorf("a heartbeat whose caller has left: %v", err)
+				}
+				from := b.now()
+				lease, err := b.Heartbeat(b.ctx, t.ID, token)
+				if err != nil || lease.Until.Before(from.Add(time.Hour)) {
+					b.Errorf("heartbeat %d of task %d: %+v, %v", n, i, lease, err)
+				}
+				if _, err := b.Heartbeat(b.ctx, t.ID, newToken()); !errors.Is(err, journal.ErrTaskLost) {
+					b.Errorf("a heartbeat without the lease of task %d: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func heartbeatsEnd(b *bench) {

@@ -48,6 +48,8 @@ type Store struct {
 	mu   sync.Mutex
 	lock *os.File // locked since Register
 
+	beats heartbeats
+
 	claims sync.Mutex        // one Claim at a time
 	lost   []journal.Claimed // sagas that a Claim with an unknown result may have taken
 }

@@ -121,21 +121,6 @@ func (t *tx) claimTasks(now int64, c *journal.TaskClaim) error {
 	return nil
 }
 
-// Heartbeat implements journal.Tasks.
-func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal.TaskLease, err error) {
-	var until int64
-	err = s.w.do(ctx, func(t *tx) error {
-		now := s.clock()
-		return lost(t.row(`UPDATE tasks SET ends_at = min(? + claim_lease, deadline) WHERE id = ? AND token = ? AND ended_at IS NULL AND ends_at > ?
-			RETURNING ends_at, withdrawn`, []any{now, task.Bytes(), token.Bytes(), now}, &until, &l.Cancel))
-	})
-	if err != nil {
-		return journal.TaskLease{}, fmt.Errorf("heartbeat of task %s: %w", task, err)
-	}
-	l.Until = toTime(until)
-	return l, nil
-}
-
 // lost returns ErrTaskLost for sql.ErrNoRows.
 func lost(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
