@@ -254,7 +254,7 @@ func TestModelClientLeaves(t *testing.T) {
 }
 
 // TestModelRetried: a client that sends a request again gets the same answer, and another request
-// with the same content does not.
+// with the same content does not. The answers come in the same order in a later life.
 func TestModelRetried(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, "")
@@ -265,6 +265,15 @@ func TestModelRetried(t *testing.T) {
 	other := a.ask(r.path, body, header{"X-Stainless-Retry-Count", "0"}).want(200)
 	if !bytes.Equal(one.Body, again.Body) || bytes.Equal(one.Body, other.Body) {
 		t.Errorf("answers\n%s\n%s\n%s", one.Body, again.Body, other.Body)
+	}
+	a.next()
+	for _, tt := range []struct {
+		retries string
+		want    *answer
+	}{{"0", one}, {"1", one}, {"2", one}, {"0", other}, {"1", other}} {
+		if got := a.ask(r.path, body, header{"X-Stainless-Retry-Count", tt.retries}).want(200); !bytes.Equal(got.Body, tt.want.Body) {
+			t.Errorf("in a later life, after %s retries:\n%s, want\n%s", tt.retries, got.Body, tt.want.Body)
+		}
 	}
 }
 

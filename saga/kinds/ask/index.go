@@ -101,9 +101,9 @@ func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recor
 		case !a.stands() && is:
 			last = nil // the client sends this one again, not one before it
 		case !a.stands():
-		case !is, use == Left:
+		case use == Left, !is && !(again && last != nil):
 			return a
-		default:
+		case is:
 			last = a
 		}
 	}
