@@ -113,16 +113,23 @@ func (r *Reading) add(u *usage) {
 }
 
 // Event reads the data of one event of a stream. hold says that the agent must not get this event,
-// and what follows, before the response is in the journal: it has a part of a tool call, or it ends
-// the response. drop says that it must not get the event at all. done: the response is over.
+// and what follows, before the response is in the journal: it has, or may have, a part of a tool
+// call, or it ends the response. drop says that it must not get the event at all. done: the
+// response is over.
 func (r *Reading) Event(data []byte) (hold, drop, done bool) {
 	if string(data) == "[DONE]" {
 		r.Whole, r.held = true, true
 		return true, false, true
 	}
-	var p packet
-	if json.Unmarshal(data, &p) != nil {
+	if len(data) == 0 { // a comment
 		return r.held, false, false
+	}
+	var p packet
+	// A member of another type than in the other forms is skipped.
+	var other *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &p); err != nil && (!errors.As(err, &other) || other.Field == "") {
+		r.held = true // it may be the beginning of a tool call, which the connection's end has cut off
+		return true, false, false
 	}
 	if text, ok := fault(p.Error); ok && p.Type != "response.created" {
 		r.Fault, r.held = text, true

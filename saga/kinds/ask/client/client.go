@@ -148,19 +148,15 @@ func (r *reader) stream(kind string) error {
 	defer r.relay.Leave(r.key, out)
 	account := quota.FromContext(r.ctx)
 	var memory error
-	err := ask.Events(r.in, func(raw, data []byte) bool {
+	err := out.Copy(r.in, kind, r.meaning, func(raw []byte, drop bool) (event []byte, more bool) {
 		if memory = account.Reserve(r.ctx, int64(2*(len(r.a.Content)+len(raw)))); memory != nil {
-			return false
+			return nil, false
 		}
-		hold, drop, done := r.meaning.Event(data)
 		if !drop {
-			event := []byte(r.redact.Text(string(raw)))
+			event = []byte(r.redact.Text(string(raw)))
 			r.a.Content = append(r.a.Content, event...)
-			if !hold {
-				out.Pass(kind, event)
-			}
 		}
-		return !done
+		return event, true
 	})
 	r.a.Body = saga.Encode(r.meaning.Meaning)
 	switch {

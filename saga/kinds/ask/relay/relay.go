@@ -5,7 +5,10 @@ package relay
 
 import (
 	"context"
+	"io"
 	"sync"
+
+	"recourse/saga/kinds/ask"
 )
 
 // Relay has the responses that arrive at one node. It is safe for concurrent use.
@@ -95,6 +98,21 @@ func (t *Stream) Pass(kind string, part []byte) {
 	t.kind, t.free = kind, append(t.free, part...)
 	close(t.changed)
 	t.changed = make(chan struct{})
+}
+
+// Copy reads the events of a response while they arrive, and passes on those that an agent may have
+// before the response is in the journal. keep gets each event as it came, and whether the agent
+// must not get it at all. It returns the event as the agent gets it, and false to read no further.
+// Errors: those of [ask.Events].
+func (t *Stream) Copy(in io.Reader, kind string, meaning *ask.Reading, keep func(raw []byte, drop bool) (event []byte, more bool)) error {
+	return ask.Events(in, func(raw, data []byte) bool {
+		hold, drop, done := meaning.Event(data)
+		event, more := keep(raw, drop)
+		if more && !drop && !hold {
+			t.Pass(kind, event)
+		}
+		return more && !done
+	})
 }
 
 // Next waits until more than from bytes of the response may leave, and returns the others and its
