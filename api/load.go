@@ -116,22 +116,33 @@ func (l *live) ended() bool { return l.m.Status().Terminal() }
 func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool) (bool, error) {
 	grown, stop := l.s.cfg.Engine.Watch(l.id)
 	defer stop()
+	// The first read comes after Watch, so that a record in between is not missed.
+	if err := l.more(ctx); err != nil {
+		return false, err
+	}
+	return l.follow(ctx, grown, wait, holds)
+}
+
+// awaitShared is await for a request of a session, whose watch began before the session was read.
+func (l *live) awaitShared(c echo.Context, wait time.Duration, holds func() bool) (bool, error) {
+	return l.follow(c.Request().Context(), c.(*call).grown, wait, holds)
+}
+
+// follow is await with a watch that began before the last read.
+func (l *live) follow(ctx context.Context, grown <-chan struct{}, wait time.Duration, holds func() bool) (bool, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	poll := time.NewTicker(l.s.cfg.Limits.Poll)
 	defer poll.Stop()
-	for {
-		// The first read comes after Watch, so that a record in between is not missed.
-		if err := l.more(ctx); err != nil {
-			return false, err
-		}
-		if holds() {
-			return true, nil
-		}
+	for !holds() {
 		if wait, err := l.idle(ctx, grown, poll.C, timer.C); !wait {
 			return false, err
 		}
+		if err := l.more(ctx); err != nil {
+			return false, err
+		}
 	}
+	return true, nil
 }
 
 // idle waits for a reason to read the journal again. again is false when the wait is over. It

@@ -386,7 +386,7 @@ func (l *life) passOn(c echo.Context, a *ask.Recorded) (found ask.Recorded, sent
 		}
 	}()
 	waits := false // for a higher budget
-	done, err := l.await(c.Request().Context(), mostAsk, func() bool {
+	done, err := l.awaitShared(c, mostAsk, func() bool {
 		waits = !a.Ended && l.m.WaitsForRaise(a.Path)
 		return a.Ended || waits || l.ended()
 	})

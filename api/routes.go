@@ -104,6 +104,9 @@ type call struct {
 	read  bool
 	// release ends the use of a session that the request has; nil: it has none.
 	release func()
+	// grown receives a value after the journal of that session has grown on this node. The session
+	// was read after the watch began.
+	grown <-chan struct{}
 }
 
 // letGo ends the use of the session before the response is written: a client may read it slowly,

@@ -95,7 +95,10 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	ctx := c.Request().Context()
 	e := s.sessions.enter(id)
 	e.mu.Lock()
+	grown, stop := s.cfg.Engine.Watch(id)
+	k.grown = grown
 	k.release = func() {
+		stop()
 		bytes := 0
 		if e.l != nil && e.l.bytes > sharedBytes {
 			e.l = nil

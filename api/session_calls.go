@@ -124,7 +124,7 @@ func (l *live) awaitCall(c echo.Context, path string, wait time.Duration) error 
 	if over() {
 		return nil
 	}
-	_, err := l.await(c.Request().Context(), wait, over)
+	_, err := l.awaitShared(c, wait, over)
 	return err
 }
 

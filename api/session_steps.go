@@ -68,7 +68,7 @@ func (s *server) beginStep(c echo.Context) error {
 		return err
 	}
 	// The attempt begins with its intent, which almost always is in the same commit.
-	begun, err := l.await(c.Request().Context(), s.cfg.Limits.Command, func() bool { return l.m.OwnBegun(begin.ID) })
+	begun, err := l.awaitShared(c, s.cfg.Limits.Command, func() bool { return l.m.OwnBegun(begin.ID) })
 	if err != nil {
 		return err
 	}

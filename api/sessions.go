@@ -552,7 +552,7 @@ func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
 		}
 		message, sent = m.ID, true
 		if l.s.cfg.Engine.Ask(ctx, l.id, message, cmd) {
-			done, err := l.await(ctx, min(lostAfter, time.Until(until)), answered)
+			done, err := l.awaitShared(c, min(lostAfter, time.Until(until)), answered)
 			if err != nil {
 				return "", err
 			}
@@ -566,7 +566,7 @@ func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
 		if err := l.s.cfg.Engine.Send(ctx, m); err != nil {
 			return "", sagaError(l.id, err)
 		}
-		if _, err := l.await(ctx, time.Until(until), answered); err != nil {
+		if _, err := l.awaitShared(c, time.Until(until), answered); err != nil {
 			return "", err
 		}
 	}
