@@ -3,6 +3,7 @@ package invariant_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -270,25 +271,48 @@ func playOwn(t *testing.T) good {
 // by nobody before the abort.
 func playGuard(t *testing.T) good {
 	t.Helper()
-	call := func(life int, input, resembles string) saga.Command {
-		return saga.Command{Do: saga.CallAction{Life: life, Action: "pay", Input: json.RawMessage(input), Resembles: resembles}}
-	}
-	resolve := func(path, outcome string) saga.Command {
-		return saga.Command{Do: saga.Resolve{Outcome: outcome}, Path: path, Actor: "ann", Reason: "compared"}
-	}
-	question := saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`), Diverged: &saga.Divergence{From: "llm[0]"}}
-	return playDefinition(t, storytest.ParseSession(t, agentActions), storytest.Script{Commands: map[int64]saga.Command{
-		1:  {Do: saga.Attach{Token: "aa"}},
-		2:  call(1, `{"amount":5}`, ""),
-		5:  {Do: saga.Attach{Token: "bb", Previous: "aa"}},
-		6:  {Do: question},
-		9:  call(2, `{"amount":6}`, "pay[0]"),
-		10: resolve("pay[1]", saga.SameEffect),
-		11: call(2, `{"amount":7}`, "pay[0]"),
-		12: resolve("pay[2]", saga.NewEffect),
-		15: call(2, `{"amount":8}`, "pay[0]"),
+	return playDiverged(t, map[int64]saga.Command{
+		9:  payAgain(6),
+		10: compared("pay[1]", saga.SameEffect),
+		11: payAgain(7),
+		12: compared("pay[2]", saga.NewEffect),
+		15: payAgain(8),
 		16: {Do: saga.Cancel{}, Reason: "enough"},
-	}}, nil)
+	})
+}
+
+// playCompared plays such a session, whose calls are compared in the reverse order of their
+// requests. The abort undoes them in the reverse order of these.
+func playCompared(t *testing.T) good {
+	t.Helper()
+	return playDiverged(t, map[int64]saga.Command{
+		9:  payAgain(6),
+		10: payAgain(7),
+		11: compared("pay[2]", saga.NewEffect),
+		12: compared("pay[1]", saga.NewEffect),
+		17: {Do: saga.Cancel{}, Reason: "enough"},
+	})
+}
+
+// playDiverged plays a session with a call in its first life, and a divergence in its second one.
+func playDiverged(t *testing.T, commands map[int64]saga.Command) good {
+	t.Helper()
+	question := saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`), Diverged: &saga.Divergence{From: "llm[0]"}}
+	commands[1] = saga.Command{Do: saga.Attach{Token: "aa"}}
+	commands[2] = saga.Command{Do: saga.CallAction{Life: 1, Action: "pay", Input: json.RawMessage(`{"amount":5}`)}}
+	commands[5] = saga.Command{Do: saga.Attach{Token: "bb", Previous: "aa"}}
+	commands[6] = saga.Command{Do: question}
+	return playDefinition(t, storytest.ParseSession(t, agentActions), storytest.Script{Commands: commands}, nil)
+}
+
+// payAgain is a call of the second life that may repeat the one of the first.
+func payAgain(amount int) saga.Command {
+	return saga.Command{Do: saga.CallAction{Life: 2, Action: "pay", Input: json.RawMessage(fmt.Sprintf(`{"amount":%d}`, amount)), Resembles: "pay[0]"}}
+}
+
+// compared is what a person says of such a call.
+func compared(path, outcome string) saga.Command {
+	return saga.Command{Do: saga.Resolve{Outcome: outcome}, Path: path, Actor: "ann", Reason: "compared"}
 }
 
 // games are plays without violations.
@@ -319,6 +343,7 @@ var games = map[string]func(*testing.T) good{
 	"session":  playSession,
 	"own":      playOwn,
 	"guarded":  playGuard,
+	"compared": playCompared,
 	"duplicated": func(t *testing.T) good {
 		return play(t, `{"late":false}`, []world.Rule{fault("/pay", 1, world.Do{Duplicate: 2})}, nil)
 	},
@@ -326,7 +351,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "guarded": saga.Compensated, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "guarded": saga.Compensated, "compared": saga.Compensated, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

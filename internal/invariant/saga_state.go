@@ -139,6 +139,9 @@ func (t *sagaState) apply(i int, r journal.Record) {
 	}
 	n := t.steps[r.Path]
 	if n == nil {
+		if d, ok := t.data[i].(*saga.CommandData); ok && (d.Rejected != nil || d.Outcome == saga.NewEffect) {
+			return // the step has not begun
+		}
 		n = &stepState{path: r.Path, first: r.Seq}
 		if o := t.owns[r.Path]; o != nil {
 			n.step = o.step
