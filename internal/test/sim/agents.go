@@ -20,6 +20,7 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/ask"
+	"recourse/saga/kinds/ask/relay"
 	"recourse/saga/machine"
 )
 
@@ -148,6 +149,7 @@ type agent struct {
 	policy  *saga.SessionData
 	plan    []task
 	abort   bool // it aborts the session in the end
+	forgets bool // its questions are without the conversation before them
 	process *agentProcess
 	born    int
 	given   map[string]string // the path that answered a call, by its place in the plan
@@ -178,25 +180,27 @@ type agentProcess struct {
 	asleep  time.Time // it is suspended until then
 	renewed time.Time // when its lease was renewed
 	life    int
-	asked   map[string]int     // calls that it has made, by identity
-	used    map[string]ask.Use // questions that it has asked, by path
-	heard   map[string]int     // answers that it has heard, by identity
-	got     map[string]bool    // paths of the calls that it has asked for
-	known   map[string]bool    // those of them that its server has not forgotten
-	talk    []string           // its conversation with the model
-	stamp   string             // what it writes into its questions, and no other process does
-	zeros   string             // how it writes the orders in its calls: as the model has answered
+	asked   map[string]int           // calls that it has made, by identity
+	used    map[string]ask.Use       // questions that it has asked, by path
+	heard   map[string]int           // answers that it has heard, by identity
+	got     map[string]bool          // paths of the calls that it has asked for
+	known   map[string]bool          // those of them that its server has not forgotten
+	talk    []string                 // its conversation with the model
+	streams map[string]*relay.Stream // the responses that it reads, by path
+	ran     map[string]bool          // responses whose tool calls it has made, by path
+	stamp   string                   // what it writes into its questions, and no other process does
+	zeros   string                   // how it writes the orders in its calls: as the model has answered
 }
 
 // open opens a session, under a key, and starts the agent.
 func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
-	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string), rivals: newRivals()}
+	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, forgets: rng.IntN(3) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string), rivals: newRivals()}
 	asks := rng.IntN(5) < 2 // before each of its calls
 	for i := range 1 + rng.IntN(4) {
 		if asks {
-			a.plan = append(a.plan, task{model: newModelTask(rng)}, policyTask(rng, policy))
+			a.plan = append(a.plan, task{model: newModelTask(rng, policy)}, policyTask(rng, policy))
 			continue
 		}
 		if rng.IntN(3) == 0 {
@@ -204,7 +208,7 @@ func (s *sim) open(i int, start Agent) {
 			continue
 		}
 		if rng.IntN(3) == 0 {
-			a.plan = append(a.plan, task{model: newModelTask(rng)})
+			a.plan = append(a.plan, task{model: newModelTask(rng, policy)})
 			continue
 		}
 		a.plan = append(a.plan, policyTask(rng, policy))
@@ -255,7 +259,7 @@ func policyTask(rng *rand.Rand, policy *saga.SessionData) (t task) {
 // begin starts a process of the agent. previous is the secret of the process before, if it is
 // known.
 func (a *agent) begin(previous string) {
-	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int), used: make(map[string]ask.Use), heard: make(map[string]int), got: make(map[string]bool), known: make(map[string]bool)}
+	p := &agentProcess{a: a, number: a.born, asked: make(map[string]int), used: make(map[string]ask.Use), heard: make(map[string]int), got: make(map[string]bool), known: make(map[string]bool), streams: make(map[string]*relay.Stream), ran: make(map[string]bool)}
 	a.born++
 	if p.number > 0 && a.s.fault(PromptStamped, "agent") {
 		p.stamp = " at " + strconv.Itoa(p.number)
@@ -476,6 +480,9 @@ func (p *agentProcess) run(at int) {
 	}
 	open := len(a.plan[at].calls)
 	for i, c := range a.plan[at].calls {
+		if c.ID == "" { // with an id, another input would be refused
+			c.Input = json.RawMessage(strings.Replace(string(c.Input), `"order":"`, `"order":"`+p.zeros, 1))
+		}
 		p.call(fmt.Sprint(at, ".", i), c, 0, func() {
 			if open--; open == 0 {
 				p.think(func() { p.run(at + 1) })
@@ -501,12 +508,9 @@ func backwards(input json.RawMessage) json.RawMessage {
 }
 
 // call makes a call until it has ended. A call that failed is made once more.
-func (p *agentProcess) call(place string, call saga.CallAction, try int, then func()) {
-	a, c := p.a, call
+func (p *agentProcess) call(place string, c saga.CallAction, try int, then func()) {
+	a := p.a
 	c.Life = p.life
-	if c.ID == "" { // with an id, another input would be refused
-		c.Input = json.RawMessage(strings.Replace(string(c.Input), `"order":"`, `"order":"`+p.zeros, 1))
-	}
 	if p.number%2 == 1 {
 		c.Input = backwards(c.Input)
 	}
@@ -522,7 +526,7 @@ func (p *agentProcess) call(place string, call saga.CallAction, try int, then fu
 			then()
 			return
 		case no != nil:
-			p.refused(no, func() { p.call(place, call, try, then) })
+			p.refused(no, func() { p.call(place, c, try, then) })
 			return
 		case c.Before == 0 && a.first[identity] == "":
 			a.first[identity] = path
@@ -536,7 +540,7 @@ func (p *agentProcess) call(place string, call saga.CallAction, try int, then fu
 		}
 		p.await(path, func(status machine.CallStatus) {
 			if status == machine.CallFailed && try == 0 {
-				p.call(place, call, 1, then)
+				p.call(place, c, 1, then)
 				return
 			}
 			then()

@@ -366,7 +366,9 @@ func (n *node) perform(p engine.Perform) {
 	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
-			n.read(p, func(memory any) { tell(a, memory) })
+			n.stream(p.Send, a, func(a saga.Answer) {
+				n.read(p, func(memory any) { tell(a, memory) })
+			})
 		})
 	}
 	local := n.local()

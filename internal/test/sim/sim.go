@@ -20,6 +20,7 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/kinds/ask/relay"
 )
 
 // Result is the result of a run.
@@ -67,6 +68,7 @@ type sim struct {
 	nodes   []*node
 	defs    map[string]*saga.Definition
 	agents  map[uuid.UUID]*agent // by their sessions
+	relay   *relay.Relay         // of all nodes: an agent is connected to the one that runs its session
 	healed  bool
 
 	workers  []*worker
@@ -130,7 +132,7 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
-		agents: make(map[uuid.UUID]*agent), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
+		agents: make(map[uuid.UUID]*agent), relay: relay.New(), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
