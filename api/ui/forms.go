@@ -63,10 +63,7 @@ func (v *request) forms(e entry, back string, was *tried) entryForms {
 	if was != nil && was.Path == e.Path && slices.Contains([]string{"resolve", "approve", "reject"}, was.Do) {
 		f.Tried = was
 	}
-	switch {
-	case f.Repeat():
-		f.Compared = v.comparison(e)
-	case f.Session():
+	if f.Session() {
 		f.Lost = v.lost(e.Saga)
 	}
 	return f

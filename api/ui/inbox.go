@@ -120,7 +120,7 @@ func (v *request) inbox(status int, was *tried) error {
 		if was != nil && was.Typed.Get("saga") == e.Saga && (shown.Budget() && was.Do == "budget" || shown.Session() && was.Do == "session") {
 			shown.Tried, page.Problem = was, nil
 		}
-		shown.Checks = v.checks(e, nil)
+		shown.Checks, shown.Compared = v.checks(e, nil), comparison(e, v.callOf(e.Saga))
 		page.Entries = append(page.Entries, shown)
 	}
 	page.Groups = sortedGroups(list, groups)

@@ -148,6 +148,9 @@ func (p *sagaView) forms(v *request, was *tried) *rest.Problem {
 		if f.Checks = p.asked(e); f.Checks == nil {
 			f.Checks = v.checks(e, &p.Saga)
 		}
+		if p.Session != nil {
+			f.Compared = comparison(e, p.Session.view)
+		}
 		found = found || f.Tried != nil
 		p.Forms = append(p.Forms, f)
 	}

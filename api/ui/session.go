@@ -33,8 +33,7 @@ type sessionView struct {
 // callFacts are what a step's row shows of a session's call or own step.
 type callFacts struct {
 	*activity.Step
-	Undo     machine.CallUndo
-	WaitsFor string
+	View *machine.CallView
 }
 
 // readSession reads what only a session has.
@@ -51,13 +50,16 @@ func (d *sagaPage) readSession(k *followed) {
 	s.summary = make([][]machine.CallView, len(summaries))
 	for _, c := range calls {
 		if step := s.Step(c.Path); step != nil {
-			s.calls[c.Path] = callFacts{step, c.Undo, c.WaitsFor}
+			s.calls[c.Path] = callFacts{step, &c}
 		}
 		at := slices.IndexFunc(summaries, func(p summaryPart) bool { return slices.Contains(p.of, c.Status) })
 		s.summary[at] = append(s.summary[at], c)
 	}
 	d.Session = s
 }
+
+// view returns a call or own step; nil if there is none.
+func (s *sessionView) view(path string) *machine.CallView { return s.calls[path].View }
 
 // summaryPart is a part of a session's summary: its calls and own steps with some statuses.
 type summaryPart struct {

@@ -36,10 +36,11 @@ type comparedLine struct {
 	Differs bool
 }
 
-// comparison reads what an entry shows about two calls; nil if it has another form.
-func (v *request) comparison(e entry) *compared {
+// comparison reads what an entry shows about two calls; nil if it has another form. call returns a
+// call of the session; nil if it cannot be read.
+func comparison(e entry, call func(path string) *machine.CallView) *compared {
 	c := &compared{}
-	if json.Unmarshal(e.Shown, c) != nil || c.New.Call == "" || c.Earlier.Call == "" {
+	if e.Kind != saga.InboxRepeat || json.Unmarshal(e.Shown, c) != nil || c.New.Call == "" || c.Earlier.Call == "" {
 		return nil
 	}
 	before, after := format.JSON(c.Earlier.Input), format.JSON(c.New.Input)
@@ -52,11 +53,19 @@ func (v *request) comparison(e entry) *compared {
 			c.New.Lines[l.New-1].Differs = true
 		}
 	}
-	result := new(machine.CallView)
-	if _, err := v.api.Get(rest.Path("v1", "sessions", e.Saga, "calls", c.Earlier.Call), result); err == nil {
-		c.Result = result
-	}
+	c.Result = call(c.Earlier.Call)
 	return c
+}
+
+// callOf returns how the API describes the calls of a session.
+func (v *request) callOf(id string) func(path string) *machine.CallView {
+	return func(path string) *machine.CallView {
+		c := new(machine.CallView)
+		if _, err := v.api.Get(rest.Path("v1", "sessions", id, "calls", path), c); err != nil {
+			return nil
+		}
+		return c
+	}
 }
 
 func linesOf(text string) (list []comparedLine) {

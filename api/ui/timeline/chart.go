@@ -98,6 +98,7 @@ func NestingOf(def *saga.Definition, steps []machine.StepView) Nesting {
 		walk(def.Steps, 0)
 		walk(def.Finally, 0)
 	}
+	n.place[Asks] = -1 // the first lane of a session
 	for i, s := range steps {
 		n.place[s.Path] = i
 	}

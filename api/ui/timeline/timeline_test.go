@@ -277,7 +277,8 @@ func TestTimelineWords(t *testing.T) {
 	}
 }
 
-// The timeline of a session shows the lives of its agent, and each call in a lane of its own.
+// The timeline of a session shows the lives of its agent, each call in a lane of its own,
+// and its requests to models in one.
 func TestTimelineOfASession(t *testing.T) {
 	call := func(life int, city string) saga.Command {
 		return saga.Command{Do: saga.CallAction{Life: life, Action: "book", Input: json.RawMessage(`{"to":"` + city + `"}`)}}
@@ -290,7 +291,9 @@ func TestTimelineOfASession(t *testing.T) {
 			5:  {Do: saga.EndTask{Attempt: 1, Result: saga.TaskResult{Outcome: string(journal.TaskExpired)}}},
 			6:  {Do: saga.Attach{Token: "bb"}},
 			7:  call(2, "BGO"),
-			10: {Do: saga.CommitSession{Life: 2}},
+			10: {Do: saga.AskModel{Life: 2, Identity: "a", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`)}},
+			13: {Do: saga.AskModel{Life: 2, Identity: "b", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`)}},
+			16: {Do: saga.CommitSession{Life: 2}},
 		},
 	})
 	steps, err := machine.Steps(p.Machine, p.Records)
@@ -305,8 +308,11 @@ func TestTimelineOfASession(t *testing.T) {
 	for _, l := range c.do {
 		got = append(got, fmt.Sprint(l.path, " ", len(l.bars)))
 	}
-	if want := "life 1, lease lost, life 2, commit, book[0] 1, book[1] 1"; strings.Join(got, ", ") != want {
+	if want := "life 1, lease lost, life 2, commit, llm 2, book[0] 1, book[1] 1"; strings.Join(got, ", ") != want {
 		t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
 	}
-	wellFormed(t, c.draw(link))
+	svg := c.draw(link)
+	if wellFormed(t, svg); !strings.Contains(string(svg), ">models<") {
+		t.Errorf("the requests to models have no lane:\n%s", svg)
+	}
 }

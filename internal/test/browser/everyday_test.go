@@ -27,6 +27,7 @@ func TestEveryday(t *testing.T) {
 		"two":      decideTogether,
 		"list":     listGrows,
 		"together": typeWhileItGrows,
+		"session":  watchSession,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
