@@ -213,6 +213,9 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 			s.metrics.askOverhead.Observe(added.Seconds())
 		}
 	})
+	if p, ok := errors.AsType[*problem](err); ok && p.Status == http.StatusPaymentRequired {
+		result = askRefused
+	}
 	delivered = err == nil
 	return err
 }

@@ -373,13 +373,20 @@ func TestModelBudgetRaised(t *testing.T) {
 		if n := len(x.model.Bills()); n > 0 {
 			t.Errorf("%d requests were sent", n)
 		}
+		if m := string(x.do("GET", "/metrics", "").want(200).Body); !strings.Contains(m, `asks_total{result="refused"} 2`) {
+			t.Error("the requests that wait do not count as refused")
+		}
+		// What costs less does not wait for it, and what costs as much is refused at once, too.
+		a.ask(modelRequests[0].path, `{"model": "priced", "max_tokens": 1, "messages": [{"role": "user", "content": "short"}]}`).want(200)
+		ask(402, "two")
+		a.call(`{"action": "charge", "input": {"order": "A", "amount": 10}}`)
 		a.follow()
 		x.do("PATCH", "/v1/sagas/"+a.id, `{"budget": "1.00 USD"}`, header{"If-Match", "*"}).want(200)
 		got := ask(200, "one")
 		if step := got.Header.Get("X-Recourse-Step"); step != "llm[0]" {
 			t.Errorf("answered by %s", step)
 		}
-		if again := ask(200, "two"); len(x.model.Bills()) != 2 || strings.Contains(inbox(), "llm[") {
+		if again := ask(200, "two"); len(x.model.Bills()) != 3 || strings.Contains(inbox(), "llm[") {
 			t.Errorf("%d requests were sent: %s", len(x.model.Bills()), again.Body)
 		}
 		a.do("POST", "/commit", "").want(200)
@@ -389,6 +396,22 @@ func TestModelBudgetRaised(t *testing.T) {
 			t.Errorf("without prompts: %s", refused.Body)
 		}
 		b.do("POST", "/commit", "").want(200)
+		// Nobody is asked either for a request that has waited for the cost of another one.
+		c := openAgent(t, x, `, "budget": {"amount": "0.001 USD", "on_exceed": "ask"}, "keep": "answers"`)
+		x.fault.Store(&llmstub.Fault{Delay: 300 * time.Millisecond})
+		ends := make(chan int)
+		send := func(most string) {
+			ends <- c.ask(modelRequests[0].path, `{"model": "priced", "max_tokens": `+most+`, "messages": [{"role": "user", "content": "`+most+`"}]}`).Status
+		}
+		go send("60")
+		x.until(c.id, func(v machine.View) bool { return v.Cost.Reserved != "0" && v.Cost.Reserved != "" })
+		go send("92")
+		if one, two := <-ends, <-ends; min(one, two) != 200 || max(one, two) != 402 {
+			t.Errorf("at once: %d and %d", one, two)
+		}
+		if list := string(x.do("GET", "/v1/inbox?saga="+c.id, "").want(200).Body); strings.Contains(list, "llm[") {
+			t.Errorf("the inbox: %s", list)
+		}
 		x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"], "budget": {"amount": "1 USD", "on_exceed": "wait"}}`, outside).problem(400, "invalid_request")
 	})
 }

@@ -328,7 +328,9 @@ func (m *Machine) overBudget(n *node, s *track, reserve saga.Usage) []Decision {
 		return nil
 	}
 	f := &saga.Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path, Detail: m.why(reserve)}
-	if m.asksForRaise() {
+	if m.asksForRaise() && !(n.model && !m.storesPrompts()) {
+		// The steps of a session do not follow each other: what costs less need not wait, too.
+		m.short = m.session == nil
 		return m.escalateBudget(n, f)
 	}
 	if s.doubt {

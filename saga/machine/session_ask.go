@@ -39,15 +39,17 @@ func (m *Machine) AskModel(message uuid.UUID, c saga.AskModel) (path string, _ *
 		f := asFailure("request", err)
 		return "", nil, refusal(f.Code, f.Title, f.Detail)
 	}
-	// A request that waits for a higher budget is sent without its client, from the contents that
-	// are stored.
-	if reserve := reserveOf(s.policy.Ask, r); !m.fits(reserve) && !m.mayFit(reserve) && !(m.asksForRaise() && s.policy.Data.Keep != saga.KeepAnswers) {
+	if reserve := reserveOf(s.policy.Ask, r); !m.fits(reserve) && !m.mayFit(reserve) && !(m.asksForRaise() && m.storesPrompts()) {
 		return "", nil, refusal(codeBudget, "the budget of the session does not cover the request: "+m.why(reserve), "raise the budget (PATCH /v1/sagas/{id}), or limit the tokens of the response")
 	}
 	path = askPath(len(s.asks.all))
 	return path, &Draft{Kind: journal.Called, Path: path, Way: journal.Do, Blobs: c.Blobs, Data: saga.CalledData{
 		Message: message.String(), Life: c.Life, What: saga.ModelAsk, Identity: c.Identity, N: len(s.identities[c.Identity]), Input: c.Input, Diverged: c.Diverged}}, nil
 }
+
+// storesPrompts reports whether the session stores what is sent to models. A request that waits for
+// a higher budget is sent without its client, from what is stored.
+func (m *Machine) storesPrompts() bool { return m.session.policy.Data.Keep != saga.KeepAnswers }
 
 // askPath returns the path of the n-th request to a model.
 func askPath(n int) string { return "llm[" + strconv.Itoa(n) + "]" }

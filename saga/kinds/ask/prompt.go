@@ -174,7 +174,9 @@ func (p *Prompt) split() error {
 		if err := expr.Raw(fields[p.route.list()]).Each(func(_ string, v expr.Raw) { p.items = append(p.items, json.RawMessage(v)) }); err != nil {
 			return errors.Join(ErrNotObject, err)
 		}
-		delete(fields, p.route.list())
+		if len(p.items) > 0 { // an empty list stays in the rest
+			delete(fields, p.route.list())
+		}
 	}
 	var err error
 	if p.rest, err = journal.Encode(fields); err != nil {
