@@ -43,8 +43,9 @@ func comparison(e entry, call func(path string) *machine.CallView) *compared {
 	if e.Kind != saga.InboxRepeat || json.Unmarshal(e.Shown, c) != nil || c.New.Call == "" || c.Earlier.Call == "" {
 		return nil
 	}
-	before, after := format.JSON(c.Earlier.Input), format.JSON(c.New.Input)
-	c.Earlier.Lines, c.New.Lines = linesOf(before), linesOf(after)
+	before, moreBefore := format.FirstLines(format.JSON(c.Earlier.Input), mostCompared)
+	after, moreAfter := format.FirstLines(format.JSON(c.New.Input), mostCompared)
+	c.Earlier.Lines, c.New.Lines = linesOf(before, moreBefore), linesOf(after, moreAfter)
 	for _, l := range diff.Lines(before, after) {
 		switch l.Mark {
 		case "-":
@@ -68,16 +69,26 @@ func (v *request) callOf(id string) func(path string) *machine.CallView {
 	}
 }
 
-func linesOf(text string) (list []comparedLine) {
+// mostCompared is the most lines of an input that an entry of the inbox compares: agents choose how
+// long their inputs are.
+const mostCompared = 200
+
+// linesOf returns the lines of a text that more lines follow.
+func linesOf(text string, more int) (list []comparedLine) {
 	for _, line := range format.Lines(text) {
 		list = append(list, comparedLine{Text: line})
+	}
+	if more > 0 {
+		list = append(list, comparedLine{Text: "… " + format.Plural(more, "more line", "more lines") + ": see the call …"})
 	}
 	return list
 }
 
 // abandoned is what a person sees of a session that has lost its process.
 type abandoned struct {
-	Undone  []string // the calls and own steps that an abort would undo, in the order of their begins
+	Undone  []string // the calls that an abort would undo, and then the own steps
+	AtLeast bool     // there may be more
+	Unread  bool     // some could not be read
 	Summary string   // what it has done, as its agent reads it
 }
 
@@ -90,14 +101,19 @@ func (a abandoned) More() int { return max(len(a.Undone)-mostAbandoned, 0) }
 // List returns those that are.
 func (a abandoned) List() []string { return a.Undone[:min(len(a.Undone), mostAbandoned)] }
 
-// lost reads what a session has done that has lost its process. What cannot be read is missing.
+// lost reads what a session has done that has lost its process.
 func (v *request) lost(id string) *abandoned {
 	a := &abandoned{Summary: v.summary(id)}
 	for _, list := range []string{"calls", "steps"} {
-		var got struct{ Data []machine.CallView }
+		var got struct {
+			Data []machine.CallView
+			Next string `json:"next_cursor"`
+		}
 		if _, err := v.api.Get(rest.Path("v1", "sessions", id, list), &got); err != nil {
+			a.Unread = true
 			continue
 		}
+		a.AtLeast = a.AtLeast || got.Next != ""
 		for _, c := range got.Data {
 			if c.Undo == machine.UndoAvailable {
 				a.Undone = append(a.Undone, c.Path)

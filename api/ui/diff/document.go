@@ -12,6 +12,7 @@ import (
 // Bounds of a diff of documents, which may be prompts of many megabytes.
 const (
 	mostText   = 1 << 20 // bytes of a text
+	mostRead   = 8_000   // lines of a text
 	mostLines  = 400     // lines of the diff
 	mostWide   = 400     // characters of a line
 	beforeThat = 80      // of them before the first difference
@@ -26,7 +27,9 @@ func Values(before, after json.RawMessage, pointer string) []Line {
 
 // Texts compares two texts like [Lines], and shortens long lines to what differs, and long diffs.
 func Texts(before, after string) []Line {
-	lines := Lines(start(before, mostText), start(after, mostText))
+	before, _ = format.FirstLines(start(before, mostText), mostRead)
+	after, _ = format.FirstLines(start(after, mostText), mostRead)
+	lines := Lines(before, after)
 	for i := 0; i < len(lines); i++ {
 		went, came := 0, 0
 		for i+went < len(lines) && lines[i+went].Mark == "-" {

@@ -50,6 +50,9 @@ func TestTextsAreShortened(t *testing.T) {
 	if lines := Texts("", strings.Repeat("x\n", 5000)); len(lines) != mostLines+1 || !strings.HasPrefix(lines[mostLines].Text, "4600 more lines") {
 		t.Errorf("%d lines", len(lines))
 	}
+	if lines := Texts(strings.Repeat("a\n", mostText/2), strings.Repeat("b\n", mostText/2)); len(lines) != mostLines+1 || !strings.HasPrefix(lines[mostLines].Text, "15600 more lines") {
+		t.Errorf("%d lines: %v", len(lines), lines[len(lines)-1])
+	}
 	if lines := Texts("a\nb\nc", "a\nx\ny\nc"); len(lines) != 5 {
 		t.Errorf("%v", lines)
 	}

@@ -135,3 +135,20 @@ func Lines(text string) []string {
 	}
 	return strings.Split(text, "\n")
 }
+
+// FirstLines returns the first n lines of a text, and how many lines follow.
+func FirstLines(text string, n int) (first string, more int) {
+	at := 0
+	for range n {
+		i := strings.IndexByte(text[at:], '\n')
+		if i < 0 {
+			return text, 0
+		}
+		at += i + 1
+	}
+	rest := strings.TrimSuffix(text[at:], "\n")
+	if rest == "" {
+		return text, 0
+	}
+	return text[:at], strings.Count(rest, "\n") + 1
+}

@@ -35,3 +35,16 @@ func TestJSONOfDeep(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstLines(t *testing.T) {
+	for _, tt := range []struct {
+		text, first string
+		n, more     int
+	}{
+		{"", "", 2, 0}, {"a", "a", 1, 0}, {"a\n", "a\n", 1, 0}, {"a\nb", "a\n", 1, 1}, {"a\nb\nc\n", "a\nb\n", 2, 1}, {"a\nb\nc", "a\nb\nc", 3, 0}, {"\n\n\n", "\n", 1, 2},
+	} {
+		if first, more := FirstLines(tt.text, tt.n); first != tt.first || more != tt.more {
+			t.Errorf("the first %d lines of %q: %q and %d more", tt.n, tt.text, first, more)
+		}
+	}
+}
