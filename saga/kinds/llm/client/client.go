@@ -30,9 +30,8 @@ type Config struct {
 	Now    func() time.Time // for dates in Retry-After; default time.Now
 }
 
-// Caller performs requests of llm steps. One call sends its request at most once. A connection is
-// kept if its last answer was read to the end, which streams usually are not: an answer is over
-// when it says so. It is safe for concurrent use.
+// Caller performs requests of llm steps. One call sends its request at most once. It is safe for
+// concurrent use.
 type Caller struct{ *Sender }
 
 // New returns a Caller. Close it when done.

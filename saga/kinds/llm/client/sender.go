@@ -78,8 +78,25 @@ func (s *Sender) Send(ctx context.Context, to *llm.Provider, r egress.Request, i
 	why := read(ctx, &a, resp.Header.Get("Content-Type"), in, redact)
 	if a.Code != "" {
 		a.Detail = redact.Detail(r.URL.Host + ": " + why)
+		return a
 	}
+	silence.Stop()
+	drain(resp.Body, func() { cut(nil) })
 	return a
+}
+
+// How long, and how much, is read of a body after the end of its answer.
+const (
+	mostDrained = 4 << 10
+	drainFor    = 10 * time.Millisecond
+)
+
+// drain reads a body to its end, so that its connection can be used again: a stream of events says
+// that it is over before the bytes are that end it. If the end does not come soon, cut ends it.
+func drain(body io.Reader, cut func()) {
+	late := time.AfterFunc(drainFor, cut)
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, body, mostDrained) // a body that has not ended costs only its connection
 }
 
 // authorize adds the provider's key to a request, in the header that its API has for it. From then

@@ -2,8 +2,14 @@ package client
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,5 +68,48 @@ func TestBounds(t *testing.T) {
 	a := saga.Answer{Status: 200}
 	if read(t.Context(), &a, "application/json", strings.NewReader(`"`+strings.Repeat("x", llm.MaxBody)+`"`), redact); a.Code != "body_too_large" || a.Body != nil {
 		t.Errorf("a long document: code %q", a.Code)
+	}
+}
+
+// A stream that has been read to [DONE] leaves its connection for the next one, unless the provider
+// does not end it.
+func TestStreamsShareAConnection(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ends  bool
+		conns int32
+	}{{"the stream ends", true, 1}, {"the stream stays open", false, 3}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var conns atomic.Int32
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+				_ = http.NewResponseController(w).Flush()
+				if tt.ends {
+					time.Sleep(time.Millisecond) // the end comes in a packet of its own
+				} else {
+					<-r.Context().Done()
+				}
+			}))
+			s.Config.ConnState = func(_ net.Conn, is http.ConnState) {
+				if is == http.StateNew {
+					conns.Add(1)
+				}
+			}
+			s.Start()
+			defer s.Close()
+			cfg := priced(s.URL + "/v1")
+			c := caller(t, cfg)
+			defer c.Close()
+			r := render(t, parse(t, cfg, `{model: a, prompt: hi}`), nil)
+			for range 3 {
+				if a := c.Call(t.Context(), r); a.Code != "" || !strings.Contains(string(a.Body), `"content":"a"`) {
+					t.Fatalf("%s %s: %s", a.Code, a.Detail, a.Body)
+				}
+			}
+			if n := conns.Load(); n != tt.conns {
+				t.Errorf("%d connections, want %d", n, tt.conns)
+			}
+		})
 	}
 }
