@@ -42,7 +42,7 @@ func TestBench(t *testing.T) {
 			for _, f := range r.Runs {
 				// Each saga needs one append for its start and one per call, and sagas share
 				// commits.
-				if !f.LedgerOK || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 10 || f.Written <= 0 || f.CPU.Engine <= 0 || f.PeakMB <= 0 {
+				if !f.LedgerOK || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 10 || f.Written <= 0 || f.CPU.Engine <= 0 || f.PeakMB <= 0 {
 					t.Errorf("got %+v", f)
 				}
 			}
@@ -98,14 +98,14 @@ func report[T any](t *testing.T, out string) T {
 
 func saneWide(t *testing.T, out string) {
 	f := report[measure.Report](t, out).Runs[0]
-	if !f.LedgerOK || f.Variant != measure.Wide || f.Sagas != 3 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.Steps < 49*f.Engine || f.Commits < 50.0/3 || f.Commits > 52 || f.CPU.Engine <= 0 {
+	if !f.LedgerOK || f.Variant != measure.Wide || f.Sagas != 3 || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.Steps < 49*f.Engine || f.Commits < 50.0/3 || f.Commits > 52 || f.CPU.Engine <= 0 {
 		t.Errorf("got %+v", f)
 	}
 }
 
 func saneStart(t *testing.T, out string) {
 	f := report[measure.Report](t, out).Runs[0]
-	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
+	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
 		t.Errorf("got %+v", f)
 	}
 }

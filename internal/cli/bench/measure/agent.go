@@ -243,9 +243,9 @@ func (c *agents) bareCommit(through bool) error {
 	if err != nil {
 		return err
 	}
-	rows := []Row{{Kind: "called", Path: "llm[0]", Data: yardData}, {Kind: "intent", Path: "llm[0]", Data: yardData}}
+	e := &entry{saga: id, events: []event{{body: yardData}, {kind: eventIntent, body: yardData}}, done: make(chan error, 1)}
 	began := time.Now()
-	err = c.yard.append(id, 0, rows)
+	err = c.yard.append(e)
 	c.yardsticks = append(c.yardsticks, time.Since(began))
 	return err
 }
@@ -348,6 +348,3 @@ func (r *AgentReport) Print(w io.Writer) error {
 	}
 	return err
 }
-
-// mostOthers is how many cores other programs use on a machine that counts as idle.
-const mostOthers = 0.1

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -121,19 +118,7 @@ func (c *agents) memory(ctx context.Context) (int64, error) {
 	return sum, nil
 }
 
-// others returns the CPU time that programs other than those of the benchmark have used on this
-// machine so far; 0 if it is unknown.
+// others returns the CPU time that programs other than those of the benchmark have used so far.
 func (c *agents) others() time.Duration {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil || runtime.GOOS != "linux" {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	var busy time.Duration
-	for i, field := range strings.Fields(line) { // user nice system idle iowait irq softirq steal, see proc(5)
-		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i <= 8 && i != 4 && i != 5 {
-			busy += time.Duration(n) * tick
-		}
-	}
-	return busy - cpuOf(os.Getpid()) - c.gone - cpuOf(c.engine.PID) - cpuOf(c.Stub.PID) - c.db.cpu()
+	return busy() - cpuOf(os.Getpid()) - c.gone - cpuOf(c.engine.PID) - cpuOf(c.Stub.PID) - c.db.cpu()
 }

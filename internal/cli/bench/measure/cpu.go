@@ -73,6 +73,32 @@ func cpuOfFamily(pid int) time.Duration {
 	return sum
 }
 
+// busy returns the CPU time that all programs on this machine have used so far; 0 if it is unknown.
+// Interrupts do not count: those of the network are the benchmark's own.
+func busy() time.Duration {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal; see proc(5)
+	if len(fields) < 9 {
+		return 0
+	}
+	var sum time.Duration
+	for _, i := range []int{1, 2, 3, 8} {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}
+
+// mostOthers is how many cores other programs use on a machine that counts as idle.
+const mostOthers = 0.1
+
 // peakOf returns the peak memory of a process in MB, 0 if it is unknown.
 func peakOf(pid int) int64 { return memory(pid, "VmHWM:") }
 

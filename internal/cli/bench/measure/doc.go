@@ -3,8 +3,8 @@
 //
 // The workload booking3 is a saga of three POSTs, each with a compensation. The engine is this
 // program's own `serve`. It is compared with a floor: a program without an engine that takes the
-// same starts, makes the same requests, and appends the same number of bytes in as many durable
-// appends, with group commit. Both run in turns in the same session on the same machine; the result
+// same starts, makes the same requests and as many durable appends, with group commit, and stores
+// only the responses. Both run in turns in the same session on the same machine; the result
 // is the ratio. wide (fifty POSTs) and start (no POST: only a durable start) are measured in the
 // same way.
 //

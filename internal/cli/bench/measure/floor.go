@@ -13,7 +13,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Floor is the program without an engine: it handles POST /v1/sagas by playing a script.
+// Floor is the program without an engine: it handles POST /v1/sagas by playing a script. It makes
+// the engine's requests and as many durable appends, and stores only the responses.
 type Floor struct {
 	scripts map[string]Script // by definition
 	stub    string
@@ -53,7 +54,7 @@ func (f *Floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	id, err := uuid.NewV7()
 	if err == nil {
-		err = f.play(r.Context(), sc, id)
+		err = f.play(r.Context(), sc, id, start.Input)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -64,49 +65,55 @@ func (f *Floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"id":"%s","status":"%s"}`, id, sc.Ends)
 }
 
-func (f *Floor) play(ctx context.Context, sc Script, id uuid.UUID) error {
-	made := make(map[string]string)
-	seq := int64(0)
-	for _, st := range sc.Stages {
-		if err := f.log.append(id, seq, st.Records); err != nil {
+// play runs a saga: each append has the outcome of the request before it, and the intent of the
+// next.
+func (f *Floor) play(ctx context.Context, sc Script, id uuid.UUID, input []byte) error {
+	made := make(map[string]string) // the ids of effects, by step
+	last := event{kind: eventStarted, body: input}
+	e := entry{saga: id, events: make([]event, 2), done: make(chan error, 1)}
+	for i, st := range sc.Stages {
+		step := int16(i)
+		e.events[0], e.events[1] = last, event{step: step, kind: eventIntent}
+		if st.Send == nil {
+			e.events[1].kind = eventEnded
+		}
+		if err := f.log.append(&e); err != nil || st.Send == nil {
 			return err
 		}
-		seq += int64(len(st.Records))
-		if st.Send == nil {
-			continue
-		}
-		got, err := f.send(ctx, id, st.Send, made[st.Send.Step])
+		body, err := f.send(ctx, id, st.Send, made[st.Send.Step])
 		if err != nil {
 			return err
 		}
-		made[st.Send.Step] = got
+		if !st.Send.Undo {
+			var answer struct{ ID string }
+			if err := json.Unmarshal(body, &answer); err != nil {
+				return err
+			}
+			made[st.Send.Step] = answer.ID
+		}
+		last = event{step: step, kind: eventOutcome, body: body}
 	}
 	return nil
 }
 
-// send makes one request, and returns the id in its response.
-func (f *Floor) send(ctx context.Context, id uuid.UUID, s *Send, effect string) (string, error) {
+// send makes one request, and returns the body of the response.
+func (f *Floor) send(ctx context.Context, id uuid.UUID, s *Send, effect string) ([]byte, error) {
 	path := s.Path
 	if s.Undo {
 		path += effect
 	}
 	r, err := http.NewRequestWithContext(ctx, s.Method, f.stub+path, bytes.NewReader(s.Body))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", uuid.NewV5(id, s.Method+s.Path).String())
 	resp, err := f.client.Do(r)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	var answer struct{ ID string }
-	b, err := io.ReadAll(resp.Body)
-	if err == nil {
-		err = json.Unmarshal(b, &answer)
-	}
-	return answer.ID, err
+	return io.ReadAll(resp.Body)
 }
 
 // appender is group commit only: entries that arrive while a commit is in flight form the next one.
@@ -117,16 +124,6 @@ type appender struct {
 	took    atomic.Int64 // nanoseconds
 }
 
-type entry struct {
-	saga  uuid.UUID
-	after int64 // the seq before the first record
-	rows  []Row
-	done  chan error
-}
-
-// writer writes entries in one durable transaction.
-type writer interface{ write([]*entry) error }
-
 // maxBatch is the same as the engine's.
 const maxBatch = 512
 
@@ -136,8 +133,8 @@ func newAppender(w writer) *appender {
 	return a
 }
 
-func (a *appender) append(saga uuid.UUID, after int64, rows []Row) error {
-	e := &entry{saga: saga, after: after, rows: rows, done: make(chan error, 1)}
+// append returns when the entry is durable. The entry can be used again then.
+func (a *appender) append(e *entry) error {
 	a.queue <- e
 	return <-e.done
 }

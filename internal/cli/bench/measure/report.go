@@ -24,14 +24,15 @@ type Figure struct {
 	Engine      float64 `json:"engine_per_s"`    // sagas
 	Floor       float64 `json:"floor_per_s"`     // sagas
 	Steps       float64 `json:"steps_per_s,omitempty"`
-	Ratio       float64 `json:"ratio"`            // median of the rounds' ratios
-	P50         float64 `json:"p50_ms"`           // of the engine
-	P99         float64 `json:"p99_ms"`           //
-	P999        float64 `json:"p999_ms"`          //
-	FloorP50    float64 `json:"floor_p50_ms"`     //
-	FloorP99    float64 `json:"floor_p99_ms"`     //
-	Commits     float64 `json:"commits_per_saga"` //
-	Commit      float64 `json:"commit_ms"`        // how long one takes
+	Ratio       float64 `json:"ratio,omitempty"`    // median of the rounds' ratios
+	NoRatio     string  `json:"no_ratio,omitempty"` // why there is no ratio
+	P50         float64 `json:"p50_ms"`             // of the engine
+	P99         float64 `json:"p99_ms"`             //
+	P999        float64 `json:"p999_ms"`            //
+	FloorP50    float64 `json:"floor_p50_ms"`       //
+	FloorP99    float64 `json:"floor_p99_ms"`       //
+	Commits     float64 `json:"commits_per_saga"`   //
+	Commit      float64 `json:"commit_ms"`          // how long one takes
 	Written     float64 `json:"wal_bytes_per_saga"`
 	CPU         CPU     `json:"cpu_ms_per_saga"`
 	FloorCPU    CPU     `json:"floor_cpu_ms_per_saga"` // its `engine` is the floor
@@ -67,7 +68,9 @@ func (c *Config) figure(p point, s samples) Figure {
 	for i := range s.engine {
 		ratios = append(ratios, s.engine[i].took.PerSecond()/s.floor[i].took.PerSecond())
 	}
-	f.Ratio = round(median(ratios))
+	if f.NoRatio = s.doubtful(); f.NoRatio == "" {
+		f.Ratio = round(median(ratios))
+	}
 	f.Engine, f.Commits, f.Written, f.CPU = sum(s.engine)
 	if p.variant == Wide {
 		f.Steps = round(f.Engine * wideSteps)
@@ -78,6 +81,30 @@ func (c *Config) figure(p point, s samples) Figure {
 	f.P50, f.P99, f.P999 = ms(e.Quantile(.5)), ms(e.Quantile(.99)), ms(e.Quantile(.999))
 	f.FloorP50, f.FloorP99 = ms(fl.Quantile(.5)), ms(fl.Quantile(.99))
 	return f
+}
+
+// mostScatter is the largest difference between the floor's rounds, relative to their median, with
+// which a ratio says anything.
+const mostScatter = 0.25
+
+// doubtful returns why a ratio of these rounds would not be that of engine and floor; "": it is.
+func (s samples) doubtful() string {
+	for _, list := range [][]sample{s.engine, s.floor} {
+		for _, one := range list {
+			if one.others > mostOthers {
+				return fmt.Sprintf("other programs used %.2f cores", one.others)
+			}
+		}
+	}
+	var rates []float64
+	for _, one := range s.floor {
+		rates = append(rates, one.took.PerSecond())
+	}
+	middle := median(rates) // sorts them
+	if scatter := (rates[len(rates)-1] - rates[0]) / middle; scatter > mostScatter {
+		return fmt.Sprintf("the floor's rounds differ by %.0f %%", 100*scatter)
+	}
+	return ""
 }
 
 // sum takes the medians over the rounds, per saga.
@@ -130,16 +157,25 @@ func (r *Report) Print(w io.Writer) error {
 	r.head(w, fmt.Sprintf("medians of %d rounds, the ledger was right after each", r.Rounds))
 	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "(floor)", "p99", "p99.9", "commits", "(floor)", "each ms", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
 	var rows [][]string
+	var doubts []string
 	for _, f := range r.Runs {
 		clients := fmt.Sprint(f.Concurrency)
 		if f.Concurrency == 0 {
 			clients = fmt.Sprintf("%d/s", f.Rate)
 		}
-		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
+		ratio := fmt.Sprintf("%.2f", f.Ratio)
+		if f.NoRatio != "" {
+			ratio = "none"
+			doubts = append(doubts, fmt.Sprintf("%s, %s clients: no ratio, because %s", f.Variant, clients, f.NoRatio))
+		}
+		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%s|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, ratio,
 			f.P50, f.FloorP50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Commit, f.FloorTook, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
 	}
 	if err := table(w, head, rows); err != nil {
 		return err
+	}
+	if len(doubts) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(doubts, "\n"))
 	}
 	last := r.Runs[len(r.Runs)-1]
 	if last.Steps > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 )
@@ -33,7 +34,7 @@ func Prepare(ctx context.Context, engine, stub Process, variants []Variant) (map
 		if err != nil {
 			return nil, fmt.Errorf("try %s: %w", v.Name(), err)
 		}
-		journal, err := journalOf[Row](ctx, engine, id)
+		journal, err := journalOf[copied](ctx, engine, id)
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +57,9 @@ type samples struct {
 }
 
 type sample struct {
-	took Took
-	used reading
+	took   Took
+	used   reading
+	others float64 // cores that programs other than those of the benchmark have used
 }
 
 // Run measures every point in every round, engine and floor in turns. It fails if the remote
@@ -136,6 +138,7 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	if err != nil {
 		return sample{}, err
 	}
+	others, began := c.others(db), time.Now()
 	var took Took
 	switch {
 	case p.clients > 0 && c.Sagas > 0:
@@ -148,6 +151,7 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	if err != nil {
 		return sample{}, err
 	}
+	cores := float64(c.others(db)-others) / float64(time.Since(began))
 	after, err := db.after(ctx, program, c.Stub, commits)
 	if err != nil {
 		return sample{}, err
@@ -160,7 +164,12 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 		err = took.distinct()
 	}
 	l.client.CloseIdleConnections()
-	return sample{took, after.minus(before)}, err
+	return sample{took, after.minus(before), round(cores)}, err
+}
+
+// others returns the CPU time that programs other than those of the benchmark have used so far.
+func (c *Config) others(db *database) time.Duration {
+	return busy() - cpuOf(os.Getpid()) - cpuOf(c.Engine.PID) - cpuOf(c.Floor.PID) - cpuOf(c.Stub.PID) - db.cpu()
 }
 
 // median of a list, which it sorts.

@@ -8,30 +8,16 @@ import (
 	"strings"
 )
 
-// Script has the appends and requests of a saga, from the journal of one that the
-// engine ran. The floor repeats them, with the same number of bytes.
+// Script has the appends and requests of a saga, from the journal of one that the engine ran. The
+// floor repeats them, in a format of its own: how the engine writes a record does not change it.
 type Script struct {
 	Ends   string  `json:"ends"`
 	Stages []Stage `json:"stages"`
 }
 
-// Stage is one durable append, and the requests that are sent after it.
+// Stage is one durable append, and the request that is sent after it.
 type Stage struct {
-	Records []Row `json:"records"`
-	Send    *Send `json:"send,omitempty"`
-}
-
-// Row is a record as it is stored.
-type Row struct {
-	Kind       string          `json:"kind"`
-	Path       string          `json:"path,omitempty"`
-	Way        string          `json:"way,omitempty"`
-	Attempt    int             `json:"attempt,omitempty"`
-	Generation int             `json:"generation,omitempty"`
-	Key        string          `json:"key,omitempty"`
-	Class      string          `json:"class,omitempty"`
-	Node       string          `json:"node,omitempty"`
-	Data       json.RawMessage `json:"data,omitempty"`
+	Send *Send `json:"send,omitempty"` // nil: none
 }
 
 // Send is a request. An undo's Path ends before the effect's id.
@@ -43,12 +29,18 @@ type Send struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
+// copied is what a script needs of a record.
+type copied struct {
+	Kind, Path, Way string
+	Data            json.RawMessage
+}
+
 // script makes a Script from a journal.
-func script(journal []Row, ends string) (Script, error) {
+func script(journal []copied, ends string) (Script, error) {
 	sc := Script{Ends: ends}
-	var stage Stage
+	open := false // there are records since the last stage
 	for _, r := range journal {
-		stage.Records = append(stage.Records, r)
+		open = true
 		if r.Kind != "intent" {
 			continue
 		}
@@ -68,16 +60,15 @@ func script(journal []Row, ends string) (Script, error) {
 		if err != nil {
 			return Script{}, err
 		}
-		stage.Send = &Send{Step: r.Path, Undo: r.Way == "undo", Method: d.Request.Method, Path: u.Path, Body: d.Request.Body}
-		if stage.Send.Undo {
-			stage.Send.Path = u.Path[:strings.LastIndexByte(u.Path, '/')+1]
+		send := &Send{Step: r.Path, Undo: r.Way == "undo", Method: d.Request.Method, Path: u.Path, Body: d.Request.Body}
+		if send.Undo {
+			send.Path = u.Path[:strings.LastIndexByte(u.Path, '/')+1]
 		}
-		sc.Stages = append(sc.Stages, stage)
-		stage = Stage{}
+		sc.Stages, open = append(sc.Stages, Stage{send}), false
 	}
-	if len(stage.Records) == 0 {
+	if !open {
 		return Script{}, errors.New("the journal to copy has no end")
 	}
-	sc.Stages = append(sc.Stages, stage)
+	sc.Stages = append(sc.Stages, Stage{})
 	return sc, nil
 }

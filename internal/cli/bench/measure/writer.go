@@ -5,18 +5,30 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	_ "modernc.org/sqlite" // the driver
 )
 
-// hashed is as long as a record's hash.
-var hashed = make([]byte, 32)
+// event is what the floor stores of a saga: the least that a program would need that goes on after
+// a crash. It has no index: a program would read all events once when it starts.
+type event struct {
+	step int16
+	kind int16
+	body []byte // a response, or the input of a start; nil: none
+}
 
-// columns are the columns of the engine's table of records.
-const columns = `(saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)`
+// The kinds of events.
+const (
+	eventStarted int16 = iota
+	eventIntent
+	eventOutcome
+	eventEnded
+)
+
+// writer writes entries in one durable transaction.
+type writer interface{ write(batch []*entry) error }
 
 func openWriter(ctx context.Context, dsn string) (writer, error) {
 	if strings.HasPrefix(dsn, "postgres") {
@@ -25,49 +37,41 @@ func openWriter(ctx context.Context, dsn string) (writer, error) {
 	return openSQLite(ctx, dsn)
 }
 
-type postgresWriter struct{ conn *pgx.Conn }
+// postgresWriter sends a batch as one INSERT, in one message with binary arrays. It reuses them.
+type postgresWriter struct {
+	conn  *pgx.Conn
+	sagas [][16]byte
+	steps []int16
+	kinds []int16
+	texts [][]byte
+}
 
 func openPostgres(ctx context.Context, dsn string) (*postgresWriter, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
-	_, err = conn.Exec(ctx, `CREATE TABLE floor (saga_id uuid NOT NULL, seq bigint NOT NULL, at bigint NOT NULL, kind text NOT NULL, path text NOT NULL,
-		way text NOT NULL, attempt integer NOT NULL, generation integer NOT NULL, key text NOT NULL, class text NOT NULL, node text NOT NULL,
-		data bytea NULL, hash bytea NOT NULL, PRIMARY KEY (saga_id, seq))`)
-	if err != nil {
+	if _, err := conn.Exec(ctx, `CREATE TABLE floor (saga uuid NOT NULL, step smallint NOT NULL, kind smallint NOT NULL, body bytea NULL)`); err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
-	return &postgresWriter{conn}, nil
+	return &postgresWriter{conn: conn}, nil
 }
 
 func (w *postgresWriter) write(batch []*entry) error {
-	var (
-		saga                               []pgtype.UUID
-		seq, at                            []int64
-		kind, path, way, key, class, wrote []string
-		attempt, generation                []int32
-		data, hash                         [][]byte
-	)
-	now := time.Now().UnixMilli()
+	w.sagas, w.steps, w.kinds, w.texts = w.sagas[:0], w.steps[:0], w.kinds[:0], w.texts[:0]
 	for _, e := range batch {
-		for i, r := range e.rows {
-			saga = append(saga, pgtype.UUID{Bytes: e.saga, Valid: true})
-			seq, at = append(seq, e.after+int64(i)+1), append(at, now)
-			kind, path, way = append(kind, r.Kind), append(path, r.Path), append(way, r.Way)
-			attempt, generation = append(attempt, int32(r.Attempt)), append(generation, int32(r.Generation))
-			key, class, wrote = append(key, r.Key), append(class, r.Class), append(wrote, r.Node)
-			data, hash = append(data, r.Data), append(hash, hashed)
+		for _, ev := range e.events {
+			w.sagas, w.steps, w.kinds, w.texts = append(w.sagas, e.saga), append(w.steps, ev.step), append(w.kinds, ev.kind), append(w.texts, ev.body)
 		}
 	}
-	_, err := w.conn.Exec(context.Background(), `INSERT INTO floor `+columns+`
-		SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::int[], $8::int[],
-			$9::text[], $10::text[], $11::text[], $12::bytea[], $13::bytea[])`,
-		saga, seq, at, kind, path, way, attempt, generation, key, class, wrote, data, hash)
+	_, err := w.conn.Exec(context.Background(), `INSERT INTO floor SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::smallint[], $4::bytea[])`, w.sagas, w.steps, w.kinds, w.texts)
 	return err
 }
 
-type sqliteWriter struct{ db *sql.DB }
+type sqliteWriter struct {
+	db     *sql.DB
+	insert *sql.Stmt
+}
 
 func openSQLite(ctx context.Context, file string) (*sqliteWriter, error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
@@ -75,13 +79,14 @@ func openSQLite(ctx context.Context, file string) (*sqliteWriter, error) {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
 	db.SetMaxOpenConns(1)
-	_, err = db.ExecContext(ctx, `CREATE TABLE floor (saga_id BLOB NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, path TEXT NOT NULL,
-		way TEXT NOT NULL, attempt INTEGER NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL, class TEXT NOT NULL, node TEXT NOT NULL,
-		data BLOB, hash BLOB NOT NULL, PRIMARY KEY (saga_id, seq)) WITHOUT ROWID`)
+	if _, err := db.ExecContext(ctx, `CREATE TABLE floor (saga BLOB NOT NULL, step INTEGER NOT NULL, kind INTEGER NOT NULL, body BLOB)`); err != nil {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	insert, err := db.PrepareContext(ctx, `INSERT INTO floor VALUES (?, ?, ?, ?)`)
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
-	return &sqliteWriter{db}, nil
+	return &sqliteWriter{db, insert}, nil
 }
 
 func (w *sqliteWriter) write(batch []*entry) error {
@@ -90,18 +95,21 @@ func (w *sqliteWriter) write(batch []*entry) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	insert, err := tx.PrepareContext(context.Background(), `INSERT INTO floor `+columns+` VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`)
-	if err != nil {
-		return err
-	}
+	insert := tx.StmtContext(context.Background(), w.insert)
 	defer insert.Close()
-	now := time.Now().UnixMilli()
 	for _, e := range batch {
-		for i, r := range e.rows {
-			if _, err := insert.ExecContext(context.Background(), e.saga.Bytes(), e.after+int64(i)+1, now, r.Kind, r.Path, r.Way, r.Attempt, r.Generation, r.Key, r.Class, r.Node, []byte(r.Data), hashed); err != nil {
+		for _, ev := range e.events {
+			if _, err := insert.ExecContext(context.Background(), e.saga.Bytes(), ev.step, ev.kind, ev.body); err != nil {
 				return err
 			}
 		}
 	}
 	return tx.Commit()
+}
+
+// entry is what one saga appends.
+type entry struct {
+	saga   uuid.UUID
+	events []event
+	done   chan error
 }
