@@ -376,7 +376,8 @@ func TestModelBudgetRaised(t *testing.T) {
 		if m := string(x.do("GET", "/metrics", "").want(200).Body); !strings.Contains(m, `asks_total{result="refused"} 2`) {
 			t.Error("the requests that wait do not count as refused")
 		}
-		// What costs less does not wait for it, and what costs as much is refused at once, too.
+		// A request that costs less does not wait for it, and one that costs as much is refused at
+		// once, too.
 		a.ask(modelRequests[0].path, `{"model": "priced", "max_tokens": 1, "messages": [{"role": "user", "content": "short"}]}`).want(200)
 		ask(402, "two")
 		a.call(`{"action": "charge", "input": {"order": "A", "amount": 10}}`)
@@ -396,7 +397,7 @@ func TestModelBudgetRaised(t *testing.T) {
 			t.Errorf("without prompts: %s", refused.Body)
 		}
 		b.do("POST", "/commit", "").want(200)
-		// Nobody is asked either for a request that has waited for the cost of another one.
+		// A person is not asked either for a request that has waited for the cost of another one.
 		c := openAgent(t, x, `, "budget": {"amount": "0.001 USD", "on_exceed": "ask"}, "keep": "answers"`)
 		x.fault.Store(&llmstub.Fault{Delay: 300 * time.Millisecond})
 		ends := make(chan int)

@@ -164,7 +164,7 @@ func seenOf(t *testing.T, page *answer, action string) string {
 	return seen
 }
 
-// What is not stored is not shown, and the page says why.
+// The page does not show prompts and answers that are not stored, and says why.
 func TestSessionWithoutPrompts(t *testing.T) {
 	x := newSite(t)
 	p := x.session(`, "keep": "answers"`)

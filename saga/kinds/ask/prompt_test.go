@@ -9,7 +9,7 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// What is stored of a request is the same request: its body, put together again, has the same
+// The stored form of a request is the same request: its body, put together again, has the same
 // identity and place, and the same members.
 func TestKeepAndAssemble(t *testing.T) {
 	for path, bodies := range map[string][]string{
