@@ -18,6 +18,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Media types of CloudEvents over HTTP. The third form, binary, has its attributes in headers
@@ -117,7 +118,7 @@ func readEvent(fields map[string]json.RawMessage, at string) (saga.Event, []saga
 		switch {
 		case name == "data" || name == "data_base64" || string(raw) == "null":
 		case !attributeName.MatchString(name):
-			a.bad(pointerToken(name), "unknown_field", "an attribute's name has small letters and digits only, not %.60q; put the content of the event into data", name)
+			a.bad(expr.PointerToken(name), "unknown_field", "an attribute's name has small letters and digits only, not %.60q; put the content of the event into data", name)
 		case raw[0] == '"':
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {
@@ -159,10 +160,6 @@ func known(name string) bool {
 		return true
 	}
 	return false
-}
-
-func pointerToken(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // readBinary reads an event whose attributes are headers.

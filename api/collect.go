@@ -60,7 +60,7 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, status := range statuses {
 		ch <- gauge(descSagas, float64(st.ByStatus[status]), status)
 	}
-	for _, kind := range inboxKinds {
+	for _, kind := range saga.InboxKinds {
 		ch <- gauge(descInbox, float64(st.Inbox[kind]), kind)
 		ch <- gauge(descWaiting, k.since(st.OldestInboxByKind[kind]), kind)
 	}

@@ -25,9 +25,6 @@ type inboxEntry struct {
 	saga.Entry
 }
 
-// inboxKinds are the values of the kind filter.
-var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat}
-
 // inbox serves GET /v1/inbox, the oldest first.
 func (s *server) inbox(c echo.Context) error {
 	q, err := readQuery(c, "kind", "saga", "limit", "cursor")
@@ -61,8 +58,8 @@ func (s *server) inbox(c echo.Context) error {
 
 func (q *query) inboxFilter() journal.InboxFilter {
 	f := journal.InboxFilter{Kind: q.Get("kind"), Limit: q.limit()}
-	if q.Has("kind") && !slices.Contains(inboxKinds, f.Kind) {
-		q.bad("kind", "bad_kind", "there is no kind %.30q of entry; there are %s", f.Kind, strings.Join(inboxKinds, ", "))
+	if q.Has("kind") && !slices.Contains(saga.InboxKinds, f.Kind) {
+		q.bad("kind", "bad_kind", "there is no kind %.30q of entry; there are %s", f.Kind, strings.Join(saga.InboxKinds, ", "))
 	}
 	f.Saga = q.saga()
 	since, id := q.place("inbox")

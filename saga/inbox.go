@@ -20,6 +20,9 @@ const (
 	InboxRepeat   = "repeat"  // of a session: a call may repeat one of an earlier life
 )
 
+// InboxKinds lists them.
+var InboxKinds = []string{InboxApproval, InboxInDoubt, InboxStuck, InboxHeld, InboxBudget, InboxSession, InboxRepeat}
+
 // Entry is an inbox entry: an item that needs a person.
 type Entry struct {
 	ID      uuid.UUID   `json:"-"` // derived from saga, path, way and the seq since which it waits

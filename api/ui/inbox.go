@@ -54,9 +54,6 @@ func (e inboxEntry) Seen() string {
 	return budgetText(*e.Cost)
 }
 
-// inboxKinds are the kinds of entries, in the order of the links.
-var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat}
-
 // kindTitles are the titles of the kinds.
 var kindTitles = map[string]string{
 	saga.InboxApproval: "approval", saga.InboxInDoubt: "in doubt", saga.InboxStuck: "stuck", saga.InboxHeld: "held credentials", saga.InboxBudget: "budget",
@@ -79,8 +76,8 @@ const (
 // showInbox serves GET /inbox.
 func showInbox(v *request) error { return v.inbox(http.StatusOK, nil) }
 
-// inbox responds with the inbox; was is a refused raise of a budget,
-// or decision about a session, or nil.
+// inbox responds with the inbox. was is a refused raise of a budget, or a refused decision about a
+// session; nil: none.
 func (v *request) inbox(status int, was *tried) error {
 	q := v.r.URL.Query()
 	page := inboxView{Filter: inboxFilter{Kind: q.Get("kind"), Definition: strings.TrimSpace(q.Get("definition")), Saga: strings.TrimSpace(q.Get("saga"))}}
@@ -186,7 +183,7 @@ func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 		all.Count += n
 	}
 	list := []kindCount{all}
-	for _, kind := range inboxKinds {
+	for _, kind := range saga.InboxKinds {
 		list = append(list, kindCount{Kind: kind, Count: stats.Inbox[kind], Here: f.Kind == kind})
 	}
 	for i := range list {

@@ -33,7 +33,7 @@ const (
 )
 
 // Kinds lists the kinds of notices that a sink may subscribe to.
-var Kinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat, Failed, Compensated, Stalled, Outlier, Lost}
+var Kinds = append(slices.Clone(saga.InboxKinds), Failed, Compensated, Stalled, Outlier, Lost)
 
 // Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
 func Kind(eventType string) string {

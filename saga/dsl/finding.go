@@ -74,7 +74,7 @@ func (s *schema) properties(url string) []string {
 		if token == "" {
 			continue
 		}
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		token = expr.TokenName(token)
 		switch v := at.(type) {
 		case map[string]any:
 			at = v[token]

@@ -78,7 +78,7 @@ func (r *schemaReader) ref(ref string) *expr.Type {
 	at := r.doc
 	for _, token := range strings.Split(path, "/")[1:] {
 		m, _ := at.(map[string]any)
-		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(token)]
+		at = m[expr.TokenName(token)]
 	}
 	r.refs[ref] = r.read(at, false)
 	return r.refs[ref]

@@ -120,7 +120,13 @@ func (f *fitter) value(what string, typ, want *Type, at string) {
 
 func dotted(what, name string) string { return strings.TrimPrefix(what+"."+name, ".") }
 
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+var (
+	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+)
 
 // PointerToken writes a name as a part of a JSON pointer (RFC 6901 §3).
 func PointerToken(name string) string { return pointerEscapes.Replace(name) }
+
+// TokenName returns the name that a part of a JSON pointer stands for.
+func TokenName(token string) string { return pointerUnescapes.Replace(token) }

@@ -97,7 +97,7 @@ const codeRequired = "required"
 // put sets a placeholder at a JSON pointer's tokens; `at` is the name of v. It returns false if the
 // place does not exist.
 func put(v any, tokens []string, at string) bool {
-	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[0])
+	name := expr.TokenName(tokens[0])
 	switch v := v.(type) {
 	case map[string]any:
 		if at += "." + name; len(tokens) == 1 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"recourse/api/ui/format"
+	"recourse/saga/expr"
 )
 
 // Control is a field of a form that is generated from a JSON Schema.
@@ -92,7 +93,7 @@ func controlsOf(s *schema, pointer string, names func(list []string, path ...str
 	for _, name := range list {
 		var inner schema
 		_ = json.Unmarshal(s.Properties[name], &inner) // `true` allows anything
-		f := controlOf(&inner, pointer+"/"+escapePointer(name), name, slices.Contains(s.Required, name))
+		f := controlOf(&inner, pointer+"/"+expr.PointerToken(name), name, slices.Contains(s.Required, name))
 		if f.Kind == "group" && len(path) > 0 { // a form shows one level; deeper ones are JSON
 			f.Kind, f.Hints = "json", append(f.Hints, "JSON: object")
 		}
@@ -107,10 +108,6 @@ func controlsOf(s *schema, pointer string, names func(list []string, path ...str
 		fields = append(fields, f)
 	}
 	return fields
-}
-
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 func controlOf(s *schema, pointer, name string, required bool) *Control {

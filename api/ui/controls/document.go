@@ -8,6 +8,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Fill sets the fields' values from a submitted form.
@@ -16,10 +17,6 @@ func Fill(fields []*Control, form url.Values) {
 		f.Value = form.Get(f.Name)
 		Fill(f.Fields, form)
 	}
-}
-
-func unescapePointer(token string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 }
 
 var numberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
@@ -46,7 +43,7 @@ func objectOf(fields []*Control) (doc json.RawMessage, ok bool) {
 			continue
 		}
 		b.WriteByte(',')
-		b.Write(quoted(unescapePointer(f.Pointer[strings.LastIndexByte(f.Pointer, '/')+1:])))
+		b.Write(quoted(expr.TokenName(f.Pointer[strings.LastIndexByte(f.Pointer, '/')+1:])))
 		b.WriteByte(':')
 		b.Write(v)
 	}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"recourse/api/ui/format"
+	"recourse/saga/expr"
 )
 
 // Bounds of a diff of documents, which may be prompts of many megabytes.
@@ -97,8 +98,6 @@ func textAt(doc json.RawMessage, pointer string) string {
 	return format.JSON(value)
 }
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
-
 // at returns the value at a pointer; ok is false if there is none.
 func at(doc json.RawMessage, pointer string) (_ json.RawMessage, ok bool) {
 	for pointer != "" {
@@ -120,7 +119,7 @@ func at(doc json.RawMessage, pointer string) (_ json.RawMessage, ok bool) {
 		if json.Unmarshal(doc, &fields) != nil {
 			return nil, false
 		}
-		if doc, ok = fields[unescape.Replace(token)]; !ok {
+		if doc, ok = fields[expr.TokenName(token)]; !ok {
 			return nil, false
 		}
 	}

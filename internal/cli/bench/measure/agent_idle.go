@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 )
@@ -120,5 +119,5 @@ func (c *agents) memory(ctx context.Context) (int64, error) {
 
 // others returns the CPU time that programs other than those of the benchmark have used so far.
 func (c *agents) others() time.Duration {
-	return busy() - cpuOf(os.Getpid()) - c.gone - cpuOf(c.engine.PID) - cpuOf(c.Stub.PID) - c.db.cpu()
+	return others(c.db, c.engine, c.Stub) - c.gone
 }

@@ -96,6 +96,16 @@ func busy() time.Duration {
 	return sum
 }
 
+// others returns the CPU time that programs other than these, this one and the database have used
+// on this machine so far.
+func others(db *database, programs ...Process) time.Duration {
+	rest := busy() - cpuOf(os.Getpid()) - db.cpu()
+	for _, p := range programs {
+		rest -= cpuOf(p.PID)
+	}
+	return rest
+}
+
 // mostOthers is how many cores other programs use on a machine that counts as idle.
 const mostOthers = 0.1
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 )
@@ -138,7 +137,8 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	if err != nil {
 		return sample{}, err
 	}
-	others, began := c.others(db), time.Now()
+	programs := []Process{c.Engine, c.Floor, c.Stub}
+	used, began := others(db, programs...), time.Now()
 	var took Took
 	switch {
 	case p.clients > 0 && c.Sagas > 0:
@@ -151,7 +151,7 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	if err != nil {
 		return sample{}, err
 	}
-	cores := float64(c.others(db)-others) / float64(time.Since(began))
+	cores := float64(others(db, programs...)-used) / float64(time.Since(began))
 	after, err := db.after(ctx, program, c.Stub, commits)
 	if err != nil {
 		return sample{}, err
@@ -165,11 +165,6 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	}
 	l.client.CloseIdleConnections()
 	return sample{took, after.minus(before), round(cores)}, err
-}
-
-// others returns the CPU time that programs other than those of the benchmark have used so far.
-func (c *Config) others(db *database) time.Duration {
-	return busy() - cpuOf(os.Getpid()) - cpuOf(c.Engine.PID) - cpuOf(c.Floor.PID) - cpuOf(c.Stub.PID) - db.cpu()
 }
 
 // median of a list, which it sorts.
