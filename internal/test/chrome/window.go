@@ -79,8 +79,9 @@ func (w *Window) Reload() {
 // Back goes to the previous page, as the browser's button does.
 func (w *Window) Back() {
 	w.tb.Helper()
-	// A cached page does not load again, so there is nothing to wait for.
-	if _, err := eval[bool](w, `(history.back(), true)`); err != nil {
+	// A cached page does not load again, so there is nothing to wait for. The timer lets Chromium
+	// answer this call before the page leaves: an answer that is still under way then is an error.
+	if _, err := eval[bool](w, `(setTimeout(() => history.back()), true)`); err != nil {
 		w.tb.Fatalf("go back: %v", err)
 	}
 }
