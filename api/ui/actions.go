@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )

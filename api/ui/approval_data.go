@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"recourse/api/rest"
 	"recourse/api/ui/controls"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

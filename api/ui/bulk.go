@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/controls"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 	"recourse/saga"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/outline"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/expr"
 	"recourse/saga/history"

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/rest"
 	"recourse/api/ui/costs"
-	"recourse/api/ui/rest"
 	"recourse/internal/costs/tally"
 	"recourse/saga"
 )

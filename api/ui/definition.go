@@ -5,10 +5,10 @@ import (
 	"regexp"
 	"strconv"
 
+	"recourse/api/rest"
 	"recourse/api/ui/facts"
 	"recourse/api/ui/format"
 	"recourse/api/ui/graph"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

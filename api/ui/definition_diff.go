@@ -3,8 +3,8 @@ package ui
 import (
 	"net/url"
 
+	"recourse/api/rest"
 	"recourse/api/ui/diff"
-	"recourse/api/ui/rest"
 )
 
 // diffView is the difference between two versions.

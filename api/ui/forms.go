@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/controls"
 	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )

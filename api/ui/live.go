@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 )
 
 // atLeast is the minimum time between two renderings of a page.

@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/diff"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

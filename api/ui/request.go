@@ -16,7 +16,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 	"recourse/saga/machine"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/rest"
 	"recourse/api/ui/activity"
-	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"

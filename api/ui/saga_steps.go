@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/rest"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
 	"recourse/journal"
 	"recourse/saga"

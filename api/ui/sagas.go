@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )

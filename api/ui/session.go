@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"recourse/api/rest"
 	"recourse/api/ui/activity"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
 	"recourse/retry"
 	"recourse/saga"

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/api/ui/timeline"
 	"recourse/api/ui/transcript"
 	"recourse/saga"

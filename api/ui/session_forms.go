@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/api/rest"
 	"recourse/api/ui/diff"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 	"recourse/saga/machine"
 )

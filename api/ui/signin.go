@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 )
 
 // keyCookie is the cookie with the user's API key. No script can read it, and requests of other

@@ -10,11 +10,11 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api/rest"
 	"recourse/api/ui/controls"
 	"recourse/api/ui/facts"
 	"recourse/api/ui/format"
 	"recourse/api/ui/outline"
-	"recourse/api/ui/rest"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"recourse/api/rest"
 	"recourse/api/ui/costs"
 	"recourse/api/ui/format"
-	"recourse/api/ui/rest"
 	"recourse/saga"
 )
 

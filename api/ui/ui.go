@@ -31,7 +31,7 @@ import (
 	"strings"
 	"time"
 
-	"recourse/api/ui/rest"
+	"recourse/api/rest"
 	"recourse/saga"
 )
 

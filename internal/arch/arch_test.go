@@ -55,7 +55,8 @@ var may = map[string][]string{
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
 	"api":             {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client":      {},
-	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/rest":        {"journal", "saga"},
+	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/ui/activity": {"journal", "saga", "saga/history", "saga/kinds"},
 	"api/ui/controls": {"api/ui/format", "journal", "saga", "saga/expr"},
 	"api/ui/costs":    {"api/ui/format", "internal/costs/tally", "retry"},
@@ -64,7 +65,6 @@ var may = map[string][]string{
 	"api/ui/format":   {"journal"},
 	"api/ui/graph":    {"api/ui/format", "api/ui/outline", "saga"},
 	"api/ui/outline":  {},
-	"api/ui/rest":     {"journal", "saga"},
 	"api/ui/timeline": {"api/ui/format", "journal", "saga", "saga/history", "saga/machine"},
 
 	"api/ui/transcript": {},

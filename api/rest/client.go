@@ -1,5 +1,4 @@
-// Package rest sends the requests of the web UI to the API in the same process, with the key of its
-// user.
+// Package rest sends requests to the API in the same process, with the key of a user.
 package rest
 
 import (
