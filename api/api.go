@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"recourse/api/mcp"
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
@@ -125,6 +126,8 @@ type Limits struct {
 	CostSagas int           // 200,000: sagas that one request for costs may read
 	Costs     time.Duration // 5s: how long the result is cached
 	Listed    int           // 1,500: sagas that a list scans before it returns a page, even a short one
+	Tool      time.Duration // 45s: how long a tool of an MCP client waits for the end of its call
+	ToolNote  time.Duration // 5s: interval between notes of its progress
 }
 
 func (l *Limits) defaults() {
@@ -143,6 +146,8 @@ func (l *Limits) defaults() {
 	l.CostSagas = cmp.Or(l.CostSagas, 200_000)
 	l.Costs = cmp.Or(l.Costs, 5*time.Second)
 	l.Listed = cmp.Or(l.Listed, 1500)
+	l.Tool = cmp.Or(l.Tool, 45*time.Second)
+	l.ToolNote = cmp.Or(l.ToolNote, 5*time.Second)
 }
 
 type server struct {
@@ -160,6 +165,8 @@ type server struct {
 	sessions sharedSessions
 
 	triggers *trigger.Starter
+	mcp      *mcp.Handler
+	tools    toolCache
 }
 
 // New returns the handler of the API.
@@ -196,6 +203,7 @@ func newServer(cfg Config) *echo.Echo {
 	e.HTTPErrorHandler = s.respondError
 	e.Pre(s.observe)
 	e.Pre(s.guard)
+	s.mcp = s.newMCP(e)
 	for _, r := range s.routes() {
 		e.Add(r.method, r.path, s.serve(r))
 	}

@@ -225,7 +225,7 @@ func (s *server) authorize(k *call) error {
 		return err
 	}
 	intake.Known(k.Request().Context())
-	if err := s.limited(who); err != nil {
+	if err := s.limited(k.Request().Context(), who); err != nil {
 		return err
 	}
 	if op != opKnown && who.binding.Narrows() && !who.can(op) {

@@ -68,8 +68,11 @@ type baseURLs struct {
 	Anthropic string `json:"anthropic"`
 }
 
+// origin returns the scheme and the host of the server, as the client has addressed it.
+func origin(c echo.Context) string { return c.Scheme() + "://" + c.Request().Host }
+
 func baseURLsOf(c echo.Context) baseURLs {
-	at := c.Scheme() + "://" + c.Request().Host
+	at := origin(c)
 	return baseURLs{at + basePath(llm.OpenAIAPI), at + basePath(llm.AnthropicAPI)}
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -55,8 +56,12 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 	return delay
 }
 
-// limited returns a problem if the caller is over its rate limit.
-func (s *server) limited(who caller) error {
+// limited returns a problem if the caller is over its rate limit. The requests of a tool count as
+// one: the request to the MCP server was counted.
+func (s *server) limited(ctx context.Context, who caller) error {
+	if ctx.Value(fromMCP{}) != nil {
+		return nil
+	}
 	delay := s.buckets.wait(who.name, time.Now())
 	if delay == 0 {
 		return nil

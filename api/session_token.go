@@ -93,7 +93,7 @@ func (s *server) refuseKey(k *call) error {
 	}
 	if who, err := s.identify(k); err != nil {
 		return err
-	} else if err := s.limited(who); err != nil {
+	} else if err := s.limited(k.Request().Context(), who); err != nil {
 		return err
 	}
 	return fail("forbidden", "only the process that has attached to the session does this: send its session token instead of an API key")
@@ -144,7 +144,7 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 		intake.Known(ctx)
 		// The rate is that of the key that has opened the session, so that sessions cannot be used
 		// to get more.
-		if err := l.s.limited(caller{name: l.m.Starter()}); err != nil {
+		if err := l.s.limited(ctx, caller{name: l.m.Starter()}); err != nil {
 			return nil, err
 		}
 		return &life{live: l, number: number}, nil

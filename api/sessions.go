@@ -39,6 +39,8 @@ func (s *server) sessionRoutes() []route {
 		of(http.MethodPost, ofSession+"/attach", opSession, "", s.attach),
 		of(http.MethodPost, ofSession+"/heartbeat", opLife, "", s.beat),
 		of(http.MethodPost, ofSession+"/detach", opLife, "", s.detach),
+		of(http.MethodGet, ofSession+"/actions", opLife, opRead, s.listPinned),
+		of(http.MethodGet, ofSession+"/journal", opLife, opRead, s.lastRecords),
 		of(http.MethodPost, ofSession+"/calls", opLife, "", s.call),
 		of(http.MethodGet, ofSession+"/calls", opLife, opRead, s.listCalls),
 		of(http.MethodGet, ofSession+"/calls/:path", opLife, opRead, s.getCall),
@@ -147,7 +149,7 @@ func sessionKey(c echo.Context, o *object) (string, error) {
 
 // openNew opens a session. Errors: forbidden, not_for_agents, invalid_session, and those of begin.
 func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
-	policy := s.policy(o)
+	policy := s.policy(o, longestLease(ctx))
 	input, budget, labels := o.raw("input"), o.budgetOr(&policy.OnExceed), o.labels(false)
 	if err := o.err(); err != nil {
 		return machine.Begun{}, false, err
@@ -187,8 +189,8 @@ const maxLive = 100
 
 var sessionName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// policy reads the policy of a session.
-func (s *server) policy(o *object) *saga.SessionData {
+// policy reads the policy of a session, whose lease has at most this length.
+func (s *server) policy(o *object, lease time.Duration) *saga.SessionData {
 	d := &saga.SessionData{Name: o.str("name"), Timeout: o.str("timeout"), Lease: o.str("lease")}
 	if !sessionName.MatchString(d.Name) {
 		o.bad("/name", "bad_name", "name is what sessions of this kind are called, such as support: a small letter, then up to 62 small letters, digits or dashes")
@@ -196,7 +198,7 @@ func (s *server) policy(o *object) *saga.SessionData {
 	if !o.into("actions", &d.Actions, `a list of actions, such as ["refund", "book@3"]`) && len(o.wrong) == 0 || len(d.Actions) == 0 {
 		o.bad("/actions", "missing_field", `name the actions that the agent may call: ["refund", "book@3"]`)
 	}
-	o.within("lease", saga.MinLease, saga.MaxLease)
+	o.within("lease", saga.MinLease, lease)
 	if d.Timeout != "" {
 		if _, err := dsl.ParseDuration(d.Timeout); err != nil {
 			o.bad("/timeout", "bad_duration", "timeout: %s", err)
@@ -358,6 +360,7 @@ type attachView struct {
 	LeaseMS    int64     `json:"lease_ms"`
 	LeaseUntil saga.Time `json:"lease_until"`
 	LLM        baseURLs  `json:"llm"` // the base URLs for the clients of models; their API key is the token
+	MCP        string    `json:"mcp"` // the URL of the tools, for clients of the Model Context Protocol
 }
 
 var secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
@@ -404,7 +407,7 @@ func (s *server) attach(c echo.Context) error {
 		return err
 	}
 	number, _, _ := l.m.Life()
-	return reply(c, http.StatusOK, attachView{Life: number, Resumed: number > 1, LeaseMS: task.Lease.Milliseconds(), LeaseUntil: saga.Time{Time: lease.Until}, LLM: baseURLsOf(c)})
+	return reply(c, http.StatusOK, attachView{Life: number, Resumed: number > 1, LeaseMS: task.Lease.Milliseconds(), LeaseUntil: saga.Time{Time: lease.Until}, LLM: baseURLsOf(c), MCP: origin(c) + mcpPath})
 }
 
 // beatView is the response to a heartbeat.

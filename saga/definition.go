@@ -116,6 +116,8 @@ type Schema interface {
 	// Apply returns v with the schema's defaults filled in, or what is wrong with it. Values are
 	// those of package expr. Apply does not change v itself.
 	Apply(v any) (any, []Finding)
+	// Document returns the JSON Schema itself, as a value of package expr. It must not be changed.
+	Document() any
 }
 
 // Budget is the most that a saga may cost.

@@ -65,6 +65,9 @@ type Reply struct {
 	body []byte
 }
 
+// Text returns the body of the response.
+func (r *Reply) Text() string { return string(r.body) }
+
 // Get decodes the response to a GET into a value. API problems are returned as *Problem.
 func (c *Client) Get(path string, into any) (*Reply, error) {
 	return c.Do(c.ctx, http.MethodGet, path, nil, nil, into)

@@ -53,8 +53,9 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":             {"api/mcp", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client":      {},
+	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
 	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/ui/activity": {"journal", "saga", "saga/history", "saga/kinds"},
@@ -158,6 +159,7 @@ var outside = map[string][]string{
 	"github.com/chromedp":                   {"internal/test/chrome"},
 	"go.opentelemetry.io":                   {"internal/tracing"},
 	"golang.org/x/net":                      {"internal/egress"},
+	"github.com/modelcontextprotocol":       {"api/mcp"},
 }
 
 type pkg struct {

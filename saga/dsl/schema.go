@@ -38,6 +38,9 @@ type schema struct {
 // answer returns the type of an answer that fits the schema.
 func (s *schema) answer() *expr.Type { return schemaType(s.doc, false, s.short) }
 
+// Document implements [saga.Schema].
+func (s *schema) Document() any { return s.doc }
+
 const (
 	schemaURL = "recourse:///schema"
 	wrongURL  = "recourse:///wrong"
