@@ -80,7 +80,7 @@ func (w *Window) Reload() {
 func (w *Window) Back() {
 	w.tb.Helper()
 	// A cached page does not load again, so there is nothing to wait for. The timer lets Chromium
-	// answer this call before the page leaves: an answer that is still under way then is an error.
+	// answer this call before the page leaves: an answer that is still in flight then is an error.
 	if _, err := eval[bool](w, `(setTimeout(() => history.back()), true)`); err != nil {
 		w.tb.Fatalf("go back: %v", err)
 	}
