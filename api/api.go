@@ -28,6 +28,9 @@ type Engine interface {
 	// journal.ErrStartKey and journal.ErrUnique, with the id of the existing saga;
 	// journal.ErrNotNewest; the error of ctx if it is unknown whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
+	// Submit is like Start without follow, but returns before the commit, so that starts share
+	// commits. wait, which must be called once, returns the saga's id when the start is durable.
+	Submit(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (wait func(context.Context) (uuid.UUID, error), err error)
 	// Send stores a message for a saga. Error: journal.ErrNotFound.
 	Send(ctx context.Context, m journal.Message) error
 	// Ask brings a command to a saga that this node runs, and reports whether it has: see
@@ -111,6 +114,7 @@ type Limits struct {
 	// Document bounds a body that may contain a definition (JSON escapes enlarge it) or a task's
 	// output: 4 MiB.
 	Document int64
+	Batch    int64         // 8 MiB: size of a batch of starts, of which each has at most Body
 	Request  time.Duration // 30s: time of a request, besides the wait that it asked for
 	Key      time.Duration // 4s: timeout of the lookup of an API key; half of it for /metrics
 	KeyPoll  time.Duration // 1s: interval between checks whether the store has its first API key
@@ -133,6 +137,7 @@ type Limits struct {
 func (l *Limits) defaults() {
 	l.Body = cmp.Or(l.Body, 1<<20)
 	l.Document = cmp.Or(l.Document, 4<<20)
+	l.Batch = cmp.Or(l.Batch, 8<<20)
 	l.Request = cmp.Or(l.Request, 30*time.Second)
 	l.Key = cmp.Or(l.Key, 4*time.Second)
 	l.KeyPoll = cmp.Or(l.KeyPoll, time.Second)

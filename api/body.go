@@ -34,6 +34,9 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 	if k.route.document {
 		limit = s.cfg.Limits.Document
 	}
+	if k.route.batch {
+		limit = s.cfg.Limits.Batch
+	}
 	if k.route.prompt {
 		limit = ask.MaxContent
 	}

@@ -75,6 +75,11 @@ func (s *schemas) check(content openapi3.Content, contentType string, body []byt
 	if err != nil {
 		return err
 	}
+	if item := media.Extensions["x-itemSchema"]; item != nil {
+		if err := s.checkItems(item, body); err != nil {
+			return err
+		}
+	}
 	var value any = string(body)
 	if base, _, _ := strings.Cut(contentType, ";"); strings.HasSuffix(base, "json") && base != typeNDJSON {
 		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(body)); err != nil {
@@ -82,6 +87,30 @@ func (s *schemas) check(content openapi3.Content, contentType string, body []byt
 		}
 	}
 	return schema.Validate(value)
+}
+
+// checkItems validates each line of a body. item refers to the schema of a line.
+func (s *schemas) checkItems(item any, body []byte) error {
+	ref, _ := item.(map[string]any)["$ref"].(string)
+	s.mu.Lock()
+	schema, err := s.compiler.Compile(contractURL + ref)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(body) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+		if err != nil {
+			return fmt.Errorf("line %s: %w", line, err)
+		}
+		if err := schema.Validate(value); err != nil {
+			return fmt.Errorf("line %s: %w", line, err)
+		}
+	}
+	return nil
 }
 
 // request validates a request with this body against the contract.

@@ -31,12 +31,12 @@ func TestContractRoutes(t *testing.T) {
 			}
 		}
 	}
-	param := regexp.MustCompile(`:([a-z]+)`)
+	param := regexp.MustCompile(`/:([a-z]+)`)
 	for _, r := range newServer(x.cfg).Routes() {
 		if strings.HasSuffix(r.Path, "/*") {
 			continue // what recourse does not journal
 		}
-		got[r.Method+" "+param.ReplaceAllString(r.Path, "{$1}")] = true
+		got[r.Method+" "+strings.ReplaceAll(param.ReplaceAllString(r.Path, "/{$1}"), `\:`, ":")] = true
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("contract and routes differ (-contract +routes): %s", d)

@@ -56,7 +56,8 @@
 // client that rotates its API key can still repeat a request safely. There are two mechanisms:
 //
 //   - The saga itself stores the key of its start (start.go, byKey), in the same commit. The key
-//     lives as long as the saga. Therefore POST /v1/sagas is not marked keyed.
+//     lives as long as the saga. Therefore POST /v1/sagas is not marked keyed. In a batch
+//     (start_batch.go) each start has its own key.
 //   - For every other POST, idempotent reserves the key in the store before the handler runs,
 //     buffers the response, and stores it before the client gets it. Only successes are stored: a
 //     refused request did nothing, and its key is free for the corrected request. If the process

@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// route is one operation. Its path is echo's: `:name` for a parameter.
+// route is one operation. Its path is echo's: `:name` for a parameter, `\:` for a colon.
 type route struct {
 	method, path string
 	op           operation
@@ -18,6 +18,7 @@ type route struct {
 	keyed        bool // accepts an Idempotency-Key
 	stream       bool // sets its own timeouts
 	document     bool // allows the larger body, Limits.Document
+	batch        bool // allows a batch of starts, Limits.Batch
 	prompt       bool // allows a request to a model, ask.MaxContent
 }
 
@@ -61,7 +62,8 @@ func (s *server) routes() []route {
 
 		// Not keyed: the saga itself stores the key of its start.
 		{method: http.MethodPost, path: "/v1/actions/:name/run", op: opStart, handler: s.runAction, stream: true},
-		{method: http.MethodPost, path: "/v1/sagas", op: opStart, handler: s.startSaga, stream: true},
+		{method: http.MethodPost, path: startPath, op: opStart, handler: s.startSaga, stream: true},
+		{method: http.MethodPost, path: startPath + `\:batch`, op: opStart, handler: s.startBatch, stream: true, batch: true},
 		get("/v1/sagas", opRead, s.listSagas),
 		{method: http.MethodGet, path: saga, op: opRead, handler: s.getSaga, stream: true},
 		{method: http.MethodPatch, path: saga, op: opOperate, handler: s.patchSaga},
@@ -128,7 +130,9 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	if r.keyed {
 		h = s.idempotent(h)
 	}
+	name := strings.ReplaceAll(r.path, `\:`, ":")
 	return func(c echo.Context) error {
+		c.SetPath(name) // for metrics and logs
 		k := &call{Context: c, route: &r}
 		defer k.letGo()
 		if err := s.authorize(k); err != nil {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +17,12 @@ import (
 	"recourse/saga/machine"
 )
 
+// startPath is the route of starts.
+const startPath = "/v1/sagas"
+
+// startFields are the fields of the body of a start.
+var startFields = []string{"definition", "version", "input", "budget", "labels"}
+
 // startSaga serves POST /v1/sagas.
 func (s *server) startSaga(c echo.Context) error {
 	wait := s.preferWait(c)
@@ -23,7 +30,7 @@ func (s *server) startSaga(c echo.Context) error {
 	// given up earlier may still be committed.
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
-	o, err := s.readObject(c, "definition", "version", "input", "budget", "labels")
+	o, err := s.readObject(c, startFields...)
 	if err != nil {
 		return err
 	}
@@ -35,7 +42,13 @@ func (s *server) startSaga(c echo.Context) error {
 	if b.key, err = idempotencyKey(c); err != nil {
 		return err
 	}
-	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) { return s.startNew(ctx, c, o, b) })
+	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) {
+		req, err := readStart(o)
+		if err != nil {
+			return machine.Begun{}, false, err
+		}
+		return s.startNew(ctx, req, b.of(c, req, s.cfg.Vars))
+	})
 	if err != nil {
 		return err
 	}
@@ -65,43 +78,51 @@ func (s *server) startOnce(ctx context.Context, b beginning, start func() (machi
 // found is the result of a start whose saga existed already.
 func found(id uuid.UUID) machine.Begun { return machine.Begun{ID: id, Stop: func() {}} }
 
-func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
-	req, err := readStart(o)
+// startNew starts a saga.
+func (s *server) startNew(ctx context.Context, req startRequest, b beginning) (machine.Begun, bool, error) {
+	b, err := s.choose(ctx, req, b)
 	if err != nil {
 		return machine.Begun{}, false, err
 	}
-	var wrong error // the error with the cached newest version
+	begun, replayed, err := s.begin(ctx, b)
+	if !b.newest || !byVersion(err) {
+		return begun, replayed, err
+	}
+	return s.startNewest(ctx, b, err)
+}
+
+// choose sets the definition of a start. If the cached newest version is taken, the start may fail
+// with it and succeed with another: see startNewest.
+func (s *server) choose(ctx context.Context, req startRequest, b beginning) (_ beginning, err error) {
 	if req.version == 0 {
-		if version, def := s.cfg.Catalog.Recent(req.definition); def != nil {
-			b.def, b.version, b.newest = def, version, true
-			begun, replayed, err := s.beginAs(ctx, c, req, b)
-			if !byVersion(err) {
-				return begun, replayed, err
-			}
-			wrong = err
-		}
+		b.version, b.def = s.cfg.Catalog.Recent(req.definition)
+		b.newest = b.def != nil
 	}
-	tried := b.version
-	if b.def, b.version, err = s.pick(ctx, req.definition, req.version); err != nil {
+	if b.def == nil {
+		b.def, b.version, err = s.pick(ctx, req.definition, req.version)
+	}
+	b.options.Version = b.version
+	return b, err
+}
+
+// startNewest repeats a start that was wrong with the cached newest version of its definition, if
+// there is a newer one.
+func (s *server) startNewest(ctx context.Context, b beginning, wrong error) (machine.Begun, bool, error) {
+	def, version, err := s.pick(ctx, b.def.Name, 0)
+	switch {
+	case err != nil:
 		return machine.Begun{}, false, err
-	}
-	if wrong != nil && b.version == tried && !errors.Is(wrong, journal.ErrNotNewest) {
+	case version == b.version && !errors.Is(wrong, journal.ErrNotNewest):
 		return machine.Begun{}, false, wrong
 	}
-	b.newest = false
-	return s.beginAs(ctx, c, req, b)
+	b.def, b.version, b.newest, b.options.Version = def, version, false, version
+	return s.begin(ctx, b)
 }
 
 // byVersion reports whether the start may succeed with another version of the definition.
 func byVersion(err error) bool {
 	p, ok := errors.AsType[*problem](err)
 	return errors.Is(err, journal.ErrNotNewest) || ok && (p.Type == problemType+"invalid_start" || p.Type == problemType+"unique_taken")
-}
-
-// beginAs starts a saga of the definition that b names.
-func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, b beginning) (machine.Begun, bool, error) {
-	b.options = machine.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
-	return s.begin(ctx, b)
 }
 
 // traceparent returns the request's trace context; "" unless there is exactly one.
@@ -127,9 +148,39 @@ type beginning struct {
 	wait      time.Duration // how long the client waits for the end
 }
 
-// begin starts a saga, or finds the one that was started with the same key. A budget without a
-// currency is one in the definition's.
+// of returns the beginning with the options of a client's start.
+func (b beginning) of(c echo.Context, req startRequest, vars map[string]json.RawMessage) beginning {
+	b.options = machine.StartOptions{Input: req.input, Vars: vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
+	return b
+}
+
+// begin starts a saga, or finds the one that was started with the same key.
 func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, replayed bool, err error) {
+	start, data, err := s.validStart(b)
+	if err != nil {
+		return machine.Begun{}, false, err
+	}
+	begun, err = s.cfg.Engine.Start(ctx, b.def, start, data, b.wait > 0)
+	if begun, replayed, err = s.begun(ctx, b, start.Unique, begun, err); err != nil || replayed {
+		return begun, replayed, err
+	}
+	begun.First = func() (machine.View, error) {
+		at, err := uuid.TimestampFromV7(begun.ID)
+		if err != nil {
+			return machine.View{}, err
+		}
+		began, err := at.Time()
+		if err != nil {
+			return machine.View{}, err
+		}
+		return machine.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
+	}
+	return begun, false, nil
+}
+
+// validStart checks a start against its definition. A budget without a currency is one in the
+// definition's.
+func (s *server) validStart(b beginning) (journal.Start, saga.StartedData, error) {
 	if given := b.options.Budget; given != nil && given.Amount != "" && given.Currency == "" {
 		budget := *given
 		budget.Currency, b.options.Budget = b.def.Currency, &budget
@@ -143,12 +194,16 @@ func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, r
 		findings = append(findings, saga.Finding{Code: saga.CodeSecretMissing, Detail: f.Detail})
 	}
 	if len(findings) > 0 {
-		return machine.Begun{}, false, fail("invalid_start", "fix the fields in `errors`; nothing was started, and the Idempotency-Key is still free").with(findings...)
+		return journal.Start{}, data, fail("invalid_start", "fix the fields in `errors`; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}
-	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
+	return journal.Start{
 		Definition: b.def.Name, Version: b.version, Newest: b.newest, SHA256: b.def.SHA256,
 		Key: b.key, Hash: b.hash, Unique: unique, Opener: b.opener, RetryOf: b.options.RetryOf,
-	}, data, b.wait > 0)
+	}, data, nil
+}
+
+// begun turns the engine's result of a start into the response's.
+func (s *server) begun(ctx context.Context, b beginning, unique string, begun machine.Begun, err error) (_ machine.Begun, replayed bool, _ error) {
 	switch {
 	case errors.Is(err, journal.ErrUnique):
 		return machine.Begun{}, false, fail("unique_taken", "saga %s is running with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
@@ -161,17 +216,6 @@ func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, r
 			return machine.Begun{}, false, saga.ErrUnavailable // the saga was deleted concurrently
 		}
 		return found(head.ID), true, nil
-	}
-	begun.First = func() (machine.View, error) {
-		at, err := uuid.TimestampFromV7(begun.ID)
-		if err != nil {
-			return machine.View{}, err
-		}
-		began, err := at.Time()
-		if err != nil {
-			return machine.View{}, err
-		}
-		return machine.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
 	}
 	return begun, false, err
 }

@@ -271,33 +271,40 @@ func (e *Engine) Now() time.Time { return e.lease.now() }
 // the key or value; journal.ErrNotNewest; the error of ctx, if it is not known whether the saga was
 // started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error) {
-	if e.stopping.Load() {
-		return machine.Begun{}, saga.ErrStopping
-	}
-	if !e.Ready() || e.alone.Load() {
-		return machine.Begun{}, saga.ErrUnavailable
-	}
-	size := int64(len(data.Input))
-	starts, bytes := e.starting.Add(1), e.startBytes.Add(size)
-	defer e.starting.Add(-1)
-	defer e.startBytes.Add(-size)
-	if starts > int64(e.cfg.MaxStarts) || bytes > int64(e.cfg.StartBytes) || e.running() >= e.cfg.MaxRunning {
-		e.stats.refused.Add(1)
-		return machine.Begun{}, saga.ErrBusy
-	}
-	id, err := uuid.NewV7AtTime(e.Now())
+	id, leave, err := e.admit(data)
 	if err != nil {
 		return machine.Begun{}, err
 	}
+	defer leave()
 	begun := machine.Begun{ID: id, Stop: func() {}}
 	if follow {
 		begun.Ended, begun.Stop = e.hub.start(id)
 	}
-	begun.View, begun.ID, err = e.submit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data, View: !follow})
+	begun.View, begun.ID, err = e.submit(ctx, StartSaga{ID: id, Def: def, Start: start, Data: data, View: !follow})
 	if err != nil {
 		begun.Stop()
 	}
 	return begun, err
+}
+
+// Submit is like Start, but returns before the commit, so that the starts that a caller submits one
+// after another share commits. wait returns the saga's id when the start is durable; its errors are
+// Start's. The caller must call wait once: until then the start counts as pending.
+func (e *Engine) Submit(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (wait func(context.Context) (uuid.UUID, error), err error) {
+	id, leave, err := e.admit(data)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := e.enqueue(ctx, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func(ctx context.Context) (uuid.UUID, error) {
+		defer leave()
+		_, id, err := replied(ctx, reply)
+		return id, err
+	}, nil
 }
 
 // StartAs is like Start, for an id that the caller chooses. It also returns journal.ErrConflict or
@@ -306,18 +313,60 @@ func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition
 	if !e.Ready() {
 		return saga.ErrUnavailable
 	}
-	_, _, err := e.submit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	_, _, err := e.submit(ctx, StartSaga{ID: id, Def: def, Start: start, Data: data})
 	return err
 }
 
-func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*machine.View, uuid.UUID, error) {
-	reply := make(chan Replied, 1)
-	s.Reply = reply
-	select {
-	case e.laneOf(id).events <- s:
-	case <-ctx.Done():
-		return nil, uuid.Nil, saga.ErrUnavailable
+// admit returns an id for a new saga, unless the node cannot take a start now, or has too many. The
+// start counts as pending until leave is called.
+func (e *Engine) admit(data saga.StartedData) (id uuid.UUID, leave func(), err error) {
+	if e.stopping.Load() {
+		return uuid.Nil, nil, saga.ErrStopping
 	}
+	if !e.Ready() || e.alone.Load() {
+		return uuid.Nil, nil, saga.ErrUnavailable
+	}
+	size := int64(len(data.Input))
+	starts, bytes := e.starting.Add(1), e.startBytes.Add(size)
+	leave = func() {
+		e.startBytes.Add(-size)
+		e.starting.Add(-1)
+	}
+	if starts > int64(e.cfg.MaxStarts) || bytes > int64(e.cfg.StartBytes) || e.running() >= e.cfg.MaxRunning {
+		e.stats.refused.Add(1)
+		err = saga.ErrBusy
+	} else {
+		id, err = uuid.NewV7AtTime(e.Now())
+	}
+	if err != nil {
+		leave()
+		return uuid.Nil, nil, err
+	}
+	return id, leave, nil
+}
+
+func (e *Engine) submit(ctx context.Context, s StartSaga) (*machine.View, uuid.UUID, error) {
+	reply, err := e.enqueue(ctx, s)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	return replied(ctx, reply)
+}
+
+// enqueue gives a start to the lane of its saga. reply receives the result.
+func (e *Engine) enqueue(ctx context.Context, s StartSaga) (reply <-chan Replied, err error) {
+	ch := make(chan Replied, 1)
+	s.Reply = ch
+	select {
+	case e.laneOf(s.ID).events <- s:
+		return ch, nil
+	case <-ctx.Done():
+		return nil, saga.ErrUnavailable
+	}
+}
+
+// replied waits for the result of a start.
+func replied(ctx context.Context, reply <-chan Replied) (*machine.View, uuid.UUID, error) {
 	select {
 	case a := <-reply:
 		if a.Err == nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -37,6 +39,41 @@ func TestStartsRefused(t *testing.T) {
 		t.Errorf("a second saga where one fits: %v", err)
 	}
 	if st := n.Stats(); st.StartsRefused != 1 || st.MaxRunning != 1 || st.Running != 1 || st.Starting != 0 || st.MaxCalls == 0 || st.MaxStarts == 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A submitted start counts until it is waited for, even if the wait is given up.
+func TestSubmittedStartsCount(t *testing.T) {
+	def := compile(t, "saga: quick\nsteps:\n  - {id: a, set: 1}\n")
+	n := startNode(t, memory.New(memory.Config{}), definitions{"quick": def}, func(c *engine.Config) { c.MaxStarts = 2 })
+	n.start(def, "null", nil) // it is ready
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage("null")})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}
+	var waits []func(context.Context) (uuid.UUID, error)
+	for range 2 {
+		wait, err := n.Submit(t.Context(), def, start, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, wait)
+	}
+	if _, err := n.Submit(t.Context(), def, start, data); !errors.Is(err, saga.ErrBusy) {
+		t.Errorf("a third start where two may be pending: %v", err)
+	}
+	id, err := waits[0](t.Context())
+	if _, missing := n.store.Saga(t.Context(), id); err != nil || missing != nil {
+		t.Errorf("saga %s: %v, %v", id, err, missing)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := waits[1](late); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if st := n.Stats(); st.Starting != 0 || st.StartsRefused != 1 {
 		t.Errorf("%+v", st)
 	}
 }
