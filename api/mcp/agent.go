@@ -65,22 +65,22 @@ func codeOf(err error) string {
 // those of the API.
 func (a *agent) enter(ctx context.Context, id string) (*session, error) {
 	s := &session{agent: a, id: a.who.Session}
-	token, secret := a.who.Token, ""
+	token, attach := a.who.Token, a.who.Attach
 	if a.byKey() {
 		if id == "" {
 			return nil, fail("invalid_request", "the argument `session` is missing: call session_open, and send the `session` that it returns with each call")
 		}
-		var err error
-		if secret, token, err = a.cfg.Life(a.who.Key, id); err != nil {
+		secret, derived, err := a.cfg.Life(a.who.Key, id)
+		if err != nil {
 			return nil, fail("session_not_found", "%.100q is not the id of a session: call session_open, and send the `session` that it returns", id)
 		}
-		s.id = id
+		s.id, token = id, derived
+		attach = func(ctx context.Context) error { return a.attach(ctx, id, secret) }
 	}
 	s.api = a.api.WithKey(token)
 	_, err := s.send(ctx, http.MethodPost, "heartbeat", struct{}{}, nil)
-	if code := codeOf(err); secret != "" && (code == "superseded" || code == "unknown_token") {
-		// The lease of a life ends after a day without a call. The same secret continues it.
-		err = a.attach(ctx, id, secret)
+	if code := codeOf(err); attach != nil && (code == "superseded" || code == "unknown_token") {
+		err = attach(ctx) // the lease has ended; the same secret continues the life
 	}
 	if err != nil {
 		return nil, err

@@ -46,6 +46,9 @@ type Caller struct {
 	Token   string // the session token; "": the client has an API key, or none is required
 	Session string // the session of the token
 	Key     string // the API key; "": a token, or none
+	// Attach continues the life of the token after its lease has ended. nil: the client has
+	// attached, and sends the heartbeats.
+	Attach func(context.Context) error
 	// Actions are those of the session, or those with which the key may open sessions.
 	Actions []Action
 	Page    string // the address of the web UI, for people who decide about a call

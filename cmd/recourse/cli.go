@@ -38,6 +38,7 @@ type commands struct {
 	Budget  remote.Budget  `cmd:"" help:"Set a saga's budget."`
 
 	Agent    agent.Command   `cmd:"" help:"Run an agent in a session."`
+	MCP      agent.MCP       `cmd:"" name:"mcp" help:"Serve the actions of a session as tools to an MCP client, on stdin and stdout."`
 	Sessions remote.Sessions `cmd:"" help:"List, show and abort the sessions of agents."`
 
 	Definitions remote.Definitions `cmd:"" help:"Publish and list definitions."`

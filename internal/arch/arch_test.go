@@ -110,7 +110,7 @@ var may = map[string][]string{
 	"internal/test/wire/rig":        {"*"},
 
 	"internal/cli":               {"internal/story", "journal", "saga", "saga/dsl", "saga/expr"},
-	"internal/cli/agent":         {"api", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/definition", "internal/cli/remote", "internal/cli/view", "internal/story", "retry", "saga", "saga/machine"},
+	"internal/cli/agent":         {"api", "api/mcp", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/definition", "internal/cli/remote", "internal/cli/view", "internal/story", "retry", "saga", "saga/machine"},
 	"internal/cli/bench":         {"catalog", "engine", "internal/cli", "internal/cli/bench/measure", "internal/cli/database", "internal/cli/process", "internal/cli/verify", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/bench/measure": {},
 	"internal/cli/completion":    {"internal/cli", "internal/cli/remote", "saga", "saga/machine"},
