@@ -177,20 +177,28 @@ const maxAnswer = 256 << 20
 // call sends a request and decodes the response into out. header holds names and values. An empty
 // response leaves out unchanged.
 func (c *Client) call(ctx context.Context, method, path string, in, out any, header ...string) error {
-	var body io.Reader
+	var body []byte
 	if in != nil {
-		b, err := encode(in)
-		if err != nil {
+		var err error
+		if body, err = encode(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
-	if err != nil {
+	b, err := c.send(ctx, method, path, "application/json", body, header...)
+	if err != nil || len(b) == 0 {
 		return err
 	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+	return json.Unmarshal(b, out)
+}
+
+// send sends a request and returns the response; with an error, what has arrived of it.
+func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, header ...string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", contentType)
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -200,31 +208,30 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any, hea
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode >= 300:
-		return refusal(resp, b)
-	case len(b) == 0:
-		return nil
+	if err == nil && resp.StatusCode >= 300 {
+		return nil, refusal(resp, b)
 	}
-	return json.Unmarshal(b, out)
+	return b, err
+}
+
+// problem is the body of a refusal.
+type problem struct{ Type, Title, Detail string }
+
+func (p *problem) as(status int, retryAfter time.Duration) *Error {
+	return &Error{Status: status, Code: p.Type[strings.LastIndexByte(p.Type, ':')+1:], Title: p.Title, Detail: p.Detail, retryAfter: retryAfter}
 }
 
 func refusal(resp *http.Response, body []byte) error {
-	e := &Error{Status: resp.StatusCode, Title: http.StatusText(resp.StatusCode)}
-	var p struct{ Type, Title, Detail string }
-	if json.Unmarshal(body, &p) == nil && p.Title != "" {
-		e.Code, e.Title, e.Detail = p.Type[strings.LastIndexByte(p.Type, ':')+1:], p.Title, p.Detail
+	p := problem{Title: http.StatusText(resp.StatusCode)}
+	if json.Unmarshal(body, &p) != nil || p.Type == "" {
+		p = problem{Title: http.StatusText(resp.StatusCode)}
 	}
-	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		e.retryAfter = time.Duration(n) * time.Second
-	}
-	return e
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return p.as(resp.StatusCode, time.Duration(seconds)*time.Second)
 }
 
 // encode returns v as JSON. It does not escape HTML characters.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -348,5 +349,68 @@ func TestStart(t *testing.T) {
 	defer cancel()
 	if _, err := r.Wait(ctx, one.ID); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Wait: %v", err)
+	}
+}
+
+// A batch survives a server that is away, that cuts the response, and that is at its limits, and
+// starts each saga once.
+func TestStartBatch(t *testing.T) {
+	r := newRig(t)
+	r.publish(squareDef)
+	const many = 2500 // three requests
+	starts := make([]client.Start, many)
+	for i := range starts {
+		starts[i] = client.Start{Definition: "square", Input: map[string]int{"n": i}, Key: fmt.Sprint("order-", i)}
+	}
+	starts[1].Definition = "cube"
+	starts[2].Input = func() {} // no JSON
+	starts[3].Key = ""
+	var tried atomic.Int64
+	restore := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		switch tried.Add(1) {
+		case 1: // the request arrives, but its response is lost
+			next.ServeHTTP(httptest.NewRecorder(), req)
+			drop()
+		case 2: // the response is cut
+			whole := httptest.NewRecorder()
+			next.ServeHTTP(whole, req)
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
+			_ = http.NewResponseController(w).Flush()
+			drop()
+		case 3:
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
+	results := r.StartBatch(t.Context(), starts)
+	restore()
+	ids := map[string]bool{}
+	for i, s := range results {
+		e, refused := errors.AsType[*client.Error](s.Err)
+		switch {
+		case i == 1 && (!refused || e.Code != "definition_not_found" || e.Status != 404 || s.ID != ""), i == 2 && (s.Err == nil || refused), i == 3 && s.Key == "",
+			(i == 0 || i > 2) && (s.Err != nil || s.ID == ""), i > 3 && s.Key != starts[i].Key:
+			t.Fatalf("start %d: %+v", i, s)
+		}
+		ids[s.ID] = true
+	}
+	if again := r.StartBatch(t.Context(), starts[:1]); again[0].ID != results[0].ID {
+		t.Errorf("%+v, before %+v", again[0], results[0])
+	}
+	stats, err := r.store.Stats(t.Context())
+	// The id of the two that failed is "".
+	if n := stats.ByDefinition["square"]; err != nil || n != many-2 || len(ids) != many-1 {
+		t.Errorf("%d sagas and %d ids, %v", n, len(ids), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s := r.StartBatch(ctx, starts[:1])[0]; !errors.Is(s.Err, context.Canceled) {
+		t.Errorf("%+v after the end of the context", s)
+	}
+	if e, ok := errors.AsType[*client.Error](client.New(r.url+"/nowhere", "").StartBatch(t.Context(), starts[:1])[0].Err); !ok || e.Status != 404 {
+		t.Errorf("a batch for another path: %v", e)
 	}
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -217,5 +220,66 @@ func TestKeyNamed(t *testing.T) {
 		if got := k.Name + fmt.Sprint(err); !strings.Contains(got, want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// A file of starts gets what single starts would get, and can be given again. Lines beyond what the
+// server takes at once are sent again.
+func TestStartBatch(t *testing.T) {
+	t.Parallel()
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "hello.yaml", hello))
+	var lines strings.Builder
+	for i := range 1500 { // two requests
+		fmt.Fprintf(&lines, `{"input":{"n":%d,"city":"LIS"}}`+"\n", i)
+	}
+	lines.WriteString("\n" + `{"idempotency_key":"other","definition":"helo"}` + "\n{\n" + `{"idempotency_key":"own","input":{"n":1,"city":"OSL"}}`)
+	name := file(t, "starts.ndjson", lines.String())
+	args := []string{"start", "hello", "--batch", name, "--key", "import"}
+	r := run(t, s.env, args...)
+	out := strings.Split(strings.TrimSpace(r.out), "\n")
+	if r.code != cli.Failed || len(out) != 1501 || !strings.HasSuffix(out[0], "  import-1") || !strings.HasSuffix(out[1500], "  own") ||
+		!strings.Contains(r.errOut, "line 1502: There is no such definition") || !strings.Contains(r.errOut, "line 1503: The body is not strict JSON") || !strings.Contains(r.errOut, "1501 started, 0 started before, 2 refused") {
+		t.Fatalf("exit %d: %d lines, %s", r.code, len(out), r.errOut)
+	}
+	again := run(t, s.env, append(args, "-o", "json")...)
+	results := strings.Split(strings.TrimSpace(again.out), "\n")
+	var last struct {
+		Line, Status int
+		ID           string
+	}
+	if err := json.Unmarshal([]byte(results[len(results)-1]), &last); err != nil || len(results) != 1503 {
+		t.Fatalf("%d results, %v", len(results), err)
+	}
+	if !strings.HasPrefix(out[1500], last.ID) || last.Status != 200 || last.Line != 1504 || !strings.Contains(again.errOut, "0 started, 1501 started before, 2 refused") {
+		t.Errorf("again %+v, %s", last, again.errOut)
+	}
+	for _, wrong := range [][]string{{"start"}, {"start", "hello", "--batch", name, "-i", "{}"}, {"start", "hello", "--batch", name + ".none"}} {
+		if r := run(t, s.env, wrong...); r.code != cli.Usage {
+			t.Errorf("%v: exit %d: %s", wrong, r.code, r.errOut)
+		}
+	}
+}
+
+// While the server is at its limits, the lines that it refuses are sent again.
+func TestStartBatchIsPatient(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch asked++; {
+		case asked == 1:
+			fmt.Fprint(w, `{"index":0,"idempotency_key":"a","status":201,"id":"0193"}`+"\n"+`{"index":1,"idempotency_key":"b","status":429,"retry_after":1,"error":{"title":"busy"}}`+"\n")
+		case strings.Contains(string(body), `"a"`):
+			t.Errorf("sent again: %s", body)
+		default:
+			fmt.Fprint(w, `{"index":0,"idempotency_key":"b","status":201,"id":"0194"}`+"\n")
+		}
+	}))
+	t.Cleanup(s.Close)
+	r := run(t, []string{"RECOURSE_SERVER=" + s.URL}, "start", "--batch", file(t, "s.ndjson", `{"idempotency_key":"a"}`+"\n"+`{"idempotency_key":"b"}`))
+	if r.code != 0 || r.out != "0193  a\n0194  b\n" || asked != 2 {
+		t.Errorf("exit %d after %d requests: %s%s", r.code, asked, r.out, r.errOut)
 	}
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -16,13 +17,14 @@ import (
 type Start struct {
 	ServerFlags
 	cli.OutputFlag
-	Definition string        `arg:"" completion-predictor:"definition" help:"The definition's name."`
+	Definition string        `arg:"" optional:"" completion-predictor:"definition" help:"The definition's name."`
 	Input      string        `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	DefVersion string        `name:"version" placeholder:"vN" help:"A version other than the newest."`
 	Label      []string      `short:"l" sep:"none" placeholder:"K=V" help:"A label; repeatable."`
 	Budget     string        `placeholder:"AMOUNT" help:"Replaces the definition's budget, such as \"2.00 USD\"."`
-	Key        string        `placeholder:"KEY" help:"Idempotency key: repeating the start with the same key returns the same saga."`
+	Key        string        `placeholder:"KEY" help:"Idempotency key: repeating the start with the same key returns the same saga. With --batch, the beginning of the keys of starts that have none; the line's number follows."`
 	Wait       time.Duration `help:"Wait up to this time for the saga's end; exit 1 unless it succeeds."`
+	Batch      string        `placeholder:"FILE" help:"Start a saga for each line of a file, or of stdin (-): a JSON object with input, labels, budget, version, definition and idempotency_key."`
 }
 
 // StartRequest is the body of a start.
@@ -39,6 +41,12 @@ func (c *Start) Run(a *cli.App) error {
 	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
+	}
+	if c.Batch != "" {
+		return c.runBatch(a, cl)
+	}
+	if c.Definition == "" {
+		return cli.Exit(cli.Usage, errors.New("name the definition: recourse start DEFINITION"))
 	}
 	body := StartRequest{Definition: c.Definition, Version: c.DefVersion, Budget: c.Budget}
 	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
