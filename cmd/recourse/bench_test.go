@@ -59,7 +59,7 @@ func TestBenchWorkloads(t *testing.T) {
 		sane                  func(t *testing.T, out string)
 	}{
 		{"sqlite", "wide", "--sagas 3 --clients 3 --rounds 1", saneWide},
-		{"postgres", "start", "--each 200ms --clients 4 --rounds 1", saneStart},
+		{"postgres", "start", "--each 200ms --clients 1,4 --rounds 1", saneStart},
 		{"sqlite", "long", "--steps 40 --rounds 2", saneLong},
 		{"sqlite", "recover", "--sagas 10", saneRecover},
 		{"postgres", "recover", "--sagas 10", saneRecover},
@@ -104,7 +104,11 @@ func saneWide(t *testing.T, out string) {
 }
 
 func saneStart(t *testing.T, out string) {
-	f := report[measure.Report](t, out).Runs[0]
+	r := report[measure.Report](t, out)
+	if b := r.Batches; len(r.Runs) != 2 || b == nil || b.Size != 1000 || b.Engine <= b.Single || b.Single <= 0 || b.Ratio <= 1 || b.P50 <= 0 || b.Commits <= 0 || b.Commits > 0.1 || b.CPU.Engine <= 0 {
+		t.Errorf("got batches %+v", r.Batches)
+	}
+	f := r.Runs[0]
 	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
 		t.Errorf("got %+v", f)
 	}

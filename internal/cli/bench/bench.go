@@ -145,7 +145,7 @@ func (c *Command) measure(b *runner) (r report, err error) {
 	case "wide":
 		r, err = b.compare(measure.Config{Workload: c.Workload, Variants: []measure.Variant{measure.Wide}, Sagas: max(b.size.sagas, 1)})
 	case "start":
-		r, err = b.compare(measure.Config{Workload: c.Workload, Variants: []measure.Variant{measure.Start}})
+		r, err = b.compare(measure.Config{Workload: c.Workload, Variants: []measure.Variant{measure.Start}, Batches: true})
 	case "long":
 		r, err = b.long()
 	case "parked":

@@ -6,7 +6,7 @@
 // same starts, makes the same requests and as many durable appends, with group commit, and stores
 // only the responses. Both run in turns in the same session on the same machine; the result
 // is the ratio. wide (fifty POSTs) and start (no POST: only a durable start) are measured in the
-// same way.
+// same way. start also measures batches of starts, which the floor does not have.
 //
 // long, parked, recover and list have no floor. They measure the cost per step of a saga with many
 // steps, the cost of a database full of sleeping sagas and how fast these wake, how soon sagas

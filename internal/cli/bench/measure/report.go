@@ -12,7 +12,8 @@ import (
 // Report is the result of a session with the floor.
 type Report struct {
 	Session
-	Runs []Figure `json:"runs"`
+	Runs    []Figure     `json:"runs"`
+	Batches *BatchFigure `json:"batches,omitempty"`
 }
 
 // Figure is one point: medians over the rounds; latencies over all of their sagas.
@@ -53,7 +54,15 @@ type CPU struct {
 
 func (c *Config) report(points []point, all []samples) Report {
 	r := Report{Session: Session{Workload: c.Workload, Rounds: c.Rounds}}
+	var single []sample
 	for i, p := range points {
+		if p.batches {
+			r.Batches = batchFigure(all[i].engine, single)
+			continue
+		}
+		if p.clients == 1 {
+			single = all[i].engine
+		}
 		r.Runs = append(r.Runs, c.figure(p, all[i]))
 	}
 	return r
@@ -176,6 +185,13 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	if len(doubts) > 0 {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(doubts, "\n"))
+	}
+	if b := r.Batches; b != nil {
+		fmt.Fprintf(w, "\nbatches of %d by one client: %.0f sagas/s", b.Size, b.Engine)
+		if b.Ratio > 0 {
+			fmt.Fprintf(w, ", %.1f times as many as single starts by one client", b.Ratio)
+		}
+		fmt.Fprintf(w, "; %.2f ms a batch, %.3f commits, %.0f bytes written, CPU %.3f ms and %.3f ms of the database per saga\n", b.P50, b.Commits, b.Written, b.CPU.Engine, b.CPU.Database)
 	}
 	last := r.Runs[len(r.Runs)-1]
 	if last.Steps > 0 {

@@ -19,6 +19,7 @@ type Config struct {
 	Each                time.Duration // how long a run takes; or
 	Sagas               int           // how many sagas it starts
 	Rounds              int
+	Batches             bool // also starts sagas in batches
 	Progress            Progress
 }
 
@@ -48,6 +49,7 @@ func Prepare(ctx context.Context, engine, stub Process, variants []Variant) (map
 type point struct {
 	variant Variant
 	clients int // 0: open loop
+	batches bool
 }
 
 // samples has the results of a point's rounds.
@@ -72,10 +74,13 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	var points []point
 	for _, v := range c.Variants {
 		for _, n := range c.Clients {
-			points = append(points, point{v, n})
+			points = append(points, point{variant: v, clients: n})
 		}
 		if c.Rate > 0 {
-			points = append(points, point{v, 0})
+			points = append(points, point{variant: v})
+		}
+		if c.Batches {
+			points = append(points, point{variant: v, clients: 1, batches: true})
 		}
 	}
 	all := make([]samples, len(points))
@@ -85,6 +90,10 @@ func Run(ctx context.Context, c Config) (Report, error) {
 			for turn := range 2 {
 				engine := (turn+round)%2 == 0
 				c.Progress(done, c.Rounds*len(points)*2, fmt.Sprintf("%s, %d clients", p.variant, p.clients))
+				done++
+				if p.batches && !engine {
+					continue // the floor has none
+				}
 				s, err := c.measure(ctx, db, p, engine)
 				if err != nil {
 					return Report{}, err
@@ -94,7 +103,6 @@ func Run(ctx context.Context, c Config) (Report, error) {
 				} else {
 					all[i].floor = append(all[i].floor, s)
 				}
-				done++
 			}
 		}
 	}
@@ -141,6 +149,8 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	used, began := others(db, programs...), time.Now()
 	var took Took
 	switch {
+	case p.batches:
+		took, err = l.Batches(ctx, p.variant, c.Each)
 	case p.clients > 0 && c.Sagas > 0:
 		took, err = l.Times(ctx, p.variant, p.clients, c.Sagas)
 	case p.clients > 0:
