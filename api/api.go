@@ -99,13 +99,14 @@ type Config struct {
 	// Streams connects agents with the responses of models that this node asks for them.
 	Relay *relay.Relay // nil: new ones, that no response arrives on
 
-	EngineStats func() EngineStats     // nil: /metrics and /v1/system omit them
-	OutboxStats func() []OutboxStats   // nil: likewise omitted
-	Collectors  []prometheus.Collector // additional collectors for /metrics
-	Version     string                 // the program's version, shown by the index unless empty
-	Done        <-chan struct{}        // closed when the server stops, which ends streams and waits; nil: never
-	Limits      Limits
-	Rates       Rates // rate limits of each principal; zero: none
+	EngineStats  func() EngineStats     // nil: /metrics and /v1/system omit them
+	OutboxStats  func() []OutboxStats   // nil: likewise omitted
+	ArchiveStats func() ArchiveStats    // nil: likewise omitted
+	Collectors   []prometheus.Collector // additional collectors for /metrics
+	Version      string                 // the program's version, shown by the index unless empty
+	Done         <-chan struct{}        // closed when the server stops, which ends streams and waits; nil: never
+	Limits       Limits
+	Rates        Rates // rate limits of each principal; zero: none
 }
 
 // Limits bound the resources of one request. A zero field takes the default in its comment.

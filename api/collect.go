@@ -204,3 +204,47 @@ func (k *outboxCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 }
+
+// ArchiveStats are the counts of an archiver since the process started, and what its last search
+// for expired sagas has found.
+type ArchiveStats struct {
+	Sagas, Objects, Bytes int64
+	Failures              int64
+	Refused               int
+	Overdue               time.Duration
+}
+
+var archiveDescs = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(ArchiveStats) float64
+}{
+	{archiveDesc("sagas_total", "Sagas that this node archived, and then deleted from the database."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Sagas) }},
+	{archiveDesc("objects_total", "Objects with journals that this node stored in the archive and read back."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Objects) }},
+	{archiveDesc("bytes_total", "Bytes of these objects."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Bytes) }},
+	{archiveDesc("failures_total", "Runs of this node's archiver that failed. The sagas stay in the database."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Failures) }},
+	{archiveDesc("refused_sagas", "Expired sagas that this node cannot archive because their journals are not sound."), prometheus.GaugeValue, func(s ArchiveStats) float64 { return float64(s.Refused) }},
+	{archiveDesc("overdue_seconds", "Time that the oldest expired saga has been in the database beyond --archive-wait; 0 for none."), prometheus.GaugeValue, func(s ArchiveStats) float64 { return s.Overdue.Seconds() }},
+}
+
+func archiveDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("recourse_archive_"+name, help, nil, nil)
+}
+
+// archiveCollector exports the counts of an archiver.
+type archiveCollector struct{ stats func() ArchiveStats }
+
+// Describe implements prometheus.Collector.
+func (k *archiveCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range archiveDescs {
+		ch <- d.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (k *archiveCollector) Collect(ch chan<- prometheus.Metric) {
+	s := k.stats()
+	for _, d := range archiveDescs {
+		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
+	}
+}

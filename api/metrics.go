@@ -58,6 +58,9 @@ func newMetrics(cfg Config) *metrics {
 	if cfg.EngineStats != nil {
 		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})
 	}
+	if cfg.ArchiveStats != nil {
+		registry.MustRegister(&archiveCollector{stats: cfg.ArchiveStats})
+	}
 	if cfg.OutboxStats != nil {
 		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})
 	}

@@ -66,7 +66,10 @@ type Config struct {
 	ParkAfter time.Duration // 3s
 	// Retention is how long sagas are kept after their end, unless their definition says: 30 days.
 	// It may be saga.Forever.
-	Retention  time.Duration
+	Retention time.Duration
+	// Archived reports whether another service archives sagas whose retention has ended, and then
+	// deletes them. While it does, or fails, the engine deletes none. Nil: the engine deletes them.
+	Archived   func(ctx context.Context) (bool, error)
 	Expire     time.Duration // 1m: between searches for sagas whose retention has ended, give or take a quarter
 	Watch      time.Duration // 5s: between checks for stalled sagas; a saga is given up after twelve
 	StallAfter time.Duration // 5m: how long a due saga or step may make no progress before it counts as stalled
@@ -120,6 +123,9 @@ func (c *Config) defaults() {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 8<<20)
 	if c.Meter == nil {
 		c.Meter = unmetered{}
+	}
+	if c.Archived == nil {
+		c.Archived = func(context.Context) (bool, error) { return false, nil }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

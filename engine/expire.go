@@ -24,8 +24,8 @@ func (c *LaneConfig) deleteAt(def *saga.Definition, ended time.Time) time.Time {
 	return ended.Add(keep)
 }
 
-// expire deletes the sagas whose retention has ended, about every Config.Expire. Every node does
-// so: a node skips the sagas that another node is deleting.
+// expire deletes the sagas whose retention has ended, about every Config.Expire, unless they are
+// archived first. Every node does so: a node skips the sagas that another node is deleting.
 func (e *Engine) expire(quit <-chan struct{}) {
 	batch := expireBatch
 	for {
@@ -44,7 +44,11 @@ func (e *Engine) expire(quit <-chan struct{}) {
 func (e *Engine) deleteExpired(batch int) int {
 	for !e.stopping.Load() {
 		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
-		n, err := e.cfg.Store.DeleteExpired(ctx, batch)
+		archived, err := e.cfg.Archived(ctx)
+		n := 0
+		if !archived && err == nil {
+			n, err = e.cfg.Store.DeleteExpired(ctx, batch)
+		}
 		cancel()
 		if err != nil {
 			if e.storeCtx.Err() == nil {

@@ -49,3 +49,19 @@ func TestExpireInBatches(t *testing.T) {
 	s.most = 500
 	expire(0, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 }
+
+// While another service archives expired sagas, or it is not known whether one does, the engine
+// deletes none.
+func TestExpireLeavesSagasForTheArchive(t *testing.T) {
+	for _, tt := range []struct {
+		archived bool
+		err      error
+		left     int
+	}{{true, nil, 10}, {false, errors.New("no answer"), 10}, {false, nil, 0}} {
+		s := &crowded{left: 10, most: 500}
+		e := New(Config{Store: s, Archived: func(context.Context) (bool, error) { return tt.archived, tt.err }})
+		if e.deleteExpired(expireBatch); s.left != tt.left {
+			t.Errorf("archived %v, %v: left %d, want %d", tt.archived, tt.err, s.left, tt.left)
+		}
+	}
+}

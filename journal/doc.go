@@ -23,6 +23,7 @@ Each port serves one kind of caller. Callers depend on the ports that they use, 
   - [Log]: leases, claims, appends and messages. The engine writes through it.
   - [Blobs]: content of sagas that their records refer to by its hash.
   - [Index]: rows, lists, the inbox, counts and deletion. The API reads through it.
+  - [Retention]: expired sagas, for the service that archives them before it deletes them.
   - [Catalog]: published definitions.
   - [Requests] and [Keys]: responses kept for idempotency keys, and API keys.
   - [Tasks]: work for outside workers.

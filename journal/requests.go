@@ -115,6 +115,7 @@ type Store interface { //nolint:interfacebloat // it combines the ports, each of
 	Log
 	Blobs
 	Index
+	Retention
 	Catalog
 	Requests
 	Keys

@@ -214,7 +214,7 @@ func scrape(t *testing.T) (text, open string) {
 	t.Cleanup(func() { models.Close() })
 	config := file(t, "c.yaml", fmt.Sprintf("sinks:\n  - {name: up, url: %s}\n  - {name: down, url: 'http://127.0.0.1:1/'}\nllm:\n  currency: EUR\n  providers: [{name: stub, base_url: %s/v1}]\n  prices: {small: {input: 1, output: 2}}\n",
 		sink.URL, models.URL))
-	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"), "--config", config)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"), "--config", config, "--archive", filepath.Join(t.TempDir(), "archive"))
 	start := func(name string, until saga.Status) string {
 		ok(t, s.env, "definitions", "apply", file(t, name+".yaml", sightings[name]))
 		id := strings.Fields(ok(t, s.env, "start", name))[0]

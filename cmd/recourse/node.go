@@ -14,6 +14,7 @@ import (
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/archive"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
 	"recourse/internal/costs"
@@ -54,6 +55,11 @@ type nodeOptions struct {
 	RequireSync bool          // see engine.Config
 	Drain       time.Duration
 	Retention   time.Duration // default for definitions without one
+	// Archive is where sagas go when their retention has ended; nil: they are deleted, unless the
+	// database has an archive.
+	Archive     archive.Bucket
+	ArchiveWait time.Duration // see archive.Config
+	NoArchive   bool          // delete them in any case
 	// Stalled is the time without progress after which a due saga counts as stalled; 0: the
 	// engine's default.
 	Stalled time.Duration
@@ -73,9 +79,10 @@ type node struct {
 	relay   *relay.Relay
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
-	tracer  *tracing.Tracer // nil: none
-	state   *statedir.Dir   // nil: none
-	typical *costs.Typical  // typical costs of sagas
+	tracer  *tracing.Tracer   // nil: none
+	state   *statedir.Dir     // nil: none
+	typical *costs.Typical    // typical costs of sagas
+	archive *archive.Archiver // nil: none
 	log     *slog.Logger
 	ended   chan error      // receives the result of the engine's Run
 	notices *notify.Notices // nil: no sink gets notices
@@ -130,9 +137,13 @@ func newNode(o nodeOptions) (*node, error) {
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, ask.Kind: n.asks, "run": runner},
 		Lanes:   o.Lanes, AnswerBytes: o.AnswerBytes, SagaBytes: o.SagaBytes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
-		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
+		Meter: n.metrics, Predecessor: predecessor, Registered: registered, Archived: n.archived(o),
 	})
 	runner.Engine = n.engine
+	if o.Archive != nil {
+		n.archive = archive.New(archive.Config{Store: o.Store, Bucket: o.Archive, Node: func() string { return n.engine.Stats().Node }, Now: n.engine.Now, Log: o.Log, Wait: o.ArchiveWait})
+		n.services = append(n.services, n.archive.Run)
+	}
 	n.services = append(n.services, n.typical.Run)
 	if len(o.Sinks) > 0 {
 		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Egress: out, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
@@ -140,6 +151,24 @@ func newNode(o nodeOptions) (*node, error) {
 		n.services = append(n.services, n.outbox.Run)
 	}
 	return n, nil
+}
+
+// archived returns engine.Config.Archived. A database that has an archive keeps it: a server that
+// was started without it deletes nothing, because others may archive.
+func (n *node) archived(o nodeOptions) func(context.Context) (bool, error) {
+	var warn sync.Once
+	return func(ctx context.Context) (bool, error) {
+		if o.Archive != nil || o.NoArchive {
+			return o.Archive != nil, nil
+		}
+		has, err := archive.Archived(ctx, o.Store)
+		if has {
+			warn.Do(func() {
+				o.Log.Warn("this database has an archive, and this server was started without it: it deletes no sagas. Give it the same --archive as the others, or --archive none to delete sagas without an archive")
+			})
+		}
+		return has, err
+	}
 }
 
 // names lists the sinks for events that sagas emit; nil for nil.
@@ -244,6 +273,14 @@ func (n *node) outboxStats() []api.OutboxStats {
 		list = append(list, api.OutboxStats(s))
 	}
 	return list
+}
+
+// archiveStats returns a function with the counts of the archiver; nil without one.
+func (n *node) archiveStats() func() api.ArchiveStats {
+	if n.archive == nil {
+		return nil
+	}
+	return func() api.ArchiveStats { return api.ArchiveStats(n.archive.Stats()) }
 }
 
 func engineError(err error) error {

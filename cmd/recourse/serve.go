@@ -75,6 +75,10 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	if len(unknown) > 0 {
 		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
 	}
+	bucket, err := c.OpenArchive(a.Ctx)
+	if err != nil {
+		return err
+	}
 	state, err := c.stateDir()
 	if err != nil {
 		return err
@@ -97,7 +101,7 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.DialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.LaneCount(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Version: a.Version, Log: log})
+		Lanes: c.LaneCount(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Archive: bucket, ArchiveWait: c.ArchiveWait, NoArchive: c.Archive == config.NoArchive, Stalled: c.StalledAfter, Version: a.Version, Log: log})
 	if err != nil {
 		return err
 	}
@@ -210,7 +214,7 @@ type siteOptions struct {
 // site returns the server of a node's API and web UI.
 func (n *node) site(o siteOptions) *http.Server {
 	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth, Relay: n.relay,
-		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
+		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, ArchiveStats: n.archiveStats(),
 		Collectors: []prometheus.Collector{n.metrics}, Version: o.Version, Done: o.Done, Rates: o.Limits.Rates})
 	server := &http.Server{
 		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: o.TraceURL, Version: o.Version, Log: o.Log, Done: o.Done}),

@@ -53,7 +53,7 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"api/mcp", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":             {"api/mcp", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client":      {},
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
@@ -71,6 +71,7 @@ var may = map[string][]string{
 	"api/ui/transcript": {},
 
 	"internal":                      {},
+	"internal/archive":              {"internal/failpoint", "journal"},
 	"internal/costs":                {"engine", "internal/costs/tally", "journal", "retry", "saga"},
 	"internal/costs/tally":          {"journal", "retry", "saga"},
 	"internal/egress":               {"internal/httptext", "internal/quota"},
@@ -114,7 +115,7 @@ var may = map[string][]string{
 	"internal/cli/bench":         {"catalog", "engine", "internal/cli", "internal/cli/bench/measure", "internal/cli/database", "internal/cli/process", "internal/cli/verify", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/bench/measure": {},
 	"internal/cli/completion":    {"internal/cli", "internal/cli/remote", "saga", "saga/machine"},
-	"internal/cli/config":        {"api", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/notify", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
+	"internal/cli/config":        {"api", "internal/archive", "internal/cli", "internal/cli/database", "internal/egress", "internal/httptext", "internal/intake", "internal/notify", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/database":      {"internal/cli", "journal", "journal/postgres", "journal/sqlite", "migrations"},
 	"internal/cli/definition":    {"internal/cli", "internal/cli/config", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/demo":          {"examples/llmstub", "examples/world", "internal/cli", "internal/cli/config", "internal/cli/process", "internal/cli/remote", "internal/cli/view", "internal/invariant", "internal/story", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
@@ -123,7 +124,7 @@ var may = map[string][]string{
 	"internal/cli/offline":       {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine"},
 	"internal/cli/process":       {"internal/cli"},
 	"internal/cli/remote":        {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
-	"internal/cli/verify":        {"catalog", "examples/world", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine"},
+	"internal/cli/verify":        {"catalog", "examples/world", "internal/archive", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine"},
 	"internal/cli/view":          {"internal/cli", "internal/story", "journal", "saga", "saga/machine"},
 
 	"examples/internal/command": {},

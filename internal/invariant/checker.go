@@ -85,6 +85,10 @@ func (c *Checker) Check(s Saga) Verdict {
 	return l.v
 }
 
+// Report adds a violation that was found otherwise, such as by reading the place where journals
+// are stored.
+func (c *Checker) Report(v Violation) { c.found = append(c.found, v) }
+
 // Add adds the verdict of a saga, which may be added only once.
 func (c *Checker) Add(v Verdict) {
 	c.sagas++

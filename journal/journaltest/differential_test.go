@@ -208,7 +208,7 @@ func sentinel(err error) string {
 }
 
 func (w *world) step() {
-	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "send", "send", "messages", "delete", "expire", "publish", "archive",
+	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "send", "send", "messages", "delete", "expire", "copied", "publish", "archive",
 		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule", "blob", "blob"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
@@ -228,6 +228,8 @@ func (w *world) step() {
 		w.all("delete", func(s journal.Store) (any, error) { return nil, s.Delete(w.ctx, saga) })
 	case "expire":
 		w.all("delete expired", func(s journal.Store) (any, error) { return s.DeleteExpired(w.ctx, 1<<20) })
+	case "copied":
+		w.copiedStep()
 	case "release":
 		w.all("release", func(s journal.Store) (any, error) {
 			err := s.Release(w.ctx, w.node)
@@ -479,4 +481,22 @@ func sameNow(t time.Time) time.Time {
 		return t
 	}
 	return time.UnixMilli(1).UTC().Add(from.Round(time.Minute))
+}
+
+// copiedStep lists expired sagas and deletes some of them as copied, with the right and with wrong
+// numbers of records and blobs.
+func (w *world) copiedStep() {
+	limit := rapid.IntRange(0, 3).Draw(w.T, "limit")
+	w.all("list expired", func(s journal.Store) (any, error) {
+		heads, err := s.ListExpired(w.ctx, journal.Head{}, limit)
+		var got []uuid.UUID
+		for _, h := range heads {
+			got = append(got, h.ID)
+		}
+		return got, err
+	})
+	saga := w.pick(w.sagas, "saga")
+	w.all("blob hashes", func(s journal.Store) (any, error) { return s.BlobHashes(w.ctx, saga) })
+	c := journal.Copied{Saga: saga, Seq: int64(rapid.IntRange(1, 3).Draw(w.T, "seq")), Blobs: rapid.IntRange(0, 2).Draw(w.T, "blobs")}
+	w.all("delete copied "+show(c), func(s journal.Store) (any, error) { return s.DeleteCopied(w.ctx, []journal.Copied{c}) })
 }

@@ -53,7 +53,7 @@ func Run(t *testing.T, o Options) {
 	}{
 		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"messages", messageTests},
 		{"blob", blobTests},
-		{"index", indexTests}, {"list", listTests}, {"costs", costTests}, {"catalog", catalogTests}, {"requests", requestTests},
+		{"index", indexTests}, {"retention", retentionTests}, {"list", listTests}, {"costs", costTests}, {"catalog", catalogTests}, {"requests", requestTests},
 		{"task", taskTests}, {"outbox", outboxTests}, {"stall", stallTests}, {"schedule", scheduleTests},
 	}
 	for _, g := range groups {

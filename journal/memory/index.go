@@ -110,12 +110,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 		return 0, fmt.Errorf("delete expired: %w", err)
 	}
 	defer unlock()
-	now := s.clock()
-	expired := s.sorted(func(g *saga) bool {
-		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now) && !s.awaited(g)
-	})
-	slices.SortStableFunc(expired, func(a, b *saga) int { return a.head.DeleteAt.Compare(b.head.DeleteAt) })
-	expired = first(expired, limit)
+	expired := first(s.expired(), limit)
 	for _, g := range expired {
 		s.remove(g)
 	}

@@ -94,6 +94,8 @@ func TestPlans(t *testing.T) {
 			{"blobs", plan(blobsQuery, make([]any, 1+blobRows)...), "SEARCH blobs USING INDEX sqlite_autoindex_blobs_1 (saga_id=? AND hash=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
+			{"what has expired, page by page", sorts(plan(listExpired, 1, 1, []byte{1}, 2, 1)), "SEARCH sagas USING INDEX sagas_delete (delete_at>? AND delete_at<?)"},
+			{"hashes of blobs", plan(blobHashes, []byte{1}), "SEARCH blobs USING COVERING INDEX sqlite_autoindex_blobs_1 (saga_id=?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},
 			{"tasks under a token", sorts(plan(leasedTasks, []byte{1}, 1)), "SEARCH tasks USING INDEX tasks_token (token=?)"},
 			{"tasks that have ended", plan(expiredTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"recourse/internal/archive"
 	"recourse/internal/cli"
 	"recourse/internal/cli/database"
 	"recourse/journal"
@@ -38,6 +39,8 @@ type ServeFlags struct {
 	RequireSync    bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
 	Drain          time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for attempts in flight to finish when the server stops."`
 	Retention      retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
+	Archive        string        `env:"RECOURSE_ARCHIVE" placeholder:"URL" help:"Archive for ended sagas: a directory, file:///DIR, or none. When their retention has ended, sagas are stored there, read back, and only then deleted from the database. Default: they are deleted, unless the database has an archive already; none: they are deleted in any case."`
+	ArchiveWait    time.Duration `default:"24h" env:"RECOURSE_ARCHIVE_WAIT" help:"Time that sagas wait at most after their retention, so that many are archived together. Default ${default}."`
 	PublicURL      string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"This server's URL for people, for links in notifications. Default: http:// and --listen."`
 	StalledAfter   time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"Time without progress after which a due saga or step is reported as stalled; at least 1s. Default ${default}."`
 	Lanes          int           `env:"RECOURSE_LANES" placeholder:"N" help:"Number of commits that may be in flight at once, and of cores that run the sagas' logic. Default: 1 on SQLite; half the cores on Postgres, at most 8."`
@@ -74,6 +77,24 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 	}
 	*b = byteSize(n)
 	return nil
+}
+
+// NoArchive is the value of --archive with which expired sagas are deleted in any case.
+const NoArchive = "none"
+
+// OpenArchive opens the archive; nil if there is none.
+func (c *ServeFlags) OpenArchive(ctx context.Context) (archive.Bucket, error) {
+	if c.ArchiveWait < 0 {
+		return nil, cli.Exit(cli.Usage, errors.New("--archive-wait is at least 0s"))
+	}
+	if c.Archive == "" || c.Archive == NoArchive {
+		return nil, nil
+	}
+	b, err := archive.Open(ctx, c.Archive)
+	if err != nil {
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--archive: %w", err))
+	}
+	return b, nil
 }
 
 // LaneCount returns the number of lanes for a database. SQLite runs one transaction at a time. Each

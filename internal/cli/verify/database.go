@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -45,10 +46,25 @@ func (v *check) database(cfg invariant.Config) error {
 	w := &walker{check: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()}), inboxed: make(map[uuid.UUID]bool)}
 	cfg.Nodes = w.leased
 	v.checker = invariant.New(cfg)
+	if v.cmd.Archive != "" {
+		v.ended = make(map[uuid.UUID][sha256.Size]byte)
+	}
 	if err := w.walk(since); err != nil {
 		return database.DescribeLocked(v.cmd.Database, database.Describe(v.cmd.Database, err))
 	}
-	return nil
+	if v.cmd.Archive == "" {
+		return nil
+	}
+	return v.archive(w.defined) // after the database: a saga is in the archive before it leaves the database
+}
+
+// defined finds the definition of a saga of the archive.
+func (w *walker) defined(s *invariant.Saga) error {
+	d, lacking, err := w.define(s)
+	if lacking != nil {
+		w.lacks(d, lacking.Error())
+	}
+	return err
 }
 
 // walk checks one saga, or all that were started since a time, newest first.
@@ -178,6 +194,8 @@ func (w *walker) one(h journal.Head) error {
 		}
 		if s.Head == nil {
 			w.moving++
+		} else if n := len(s.Records); w.ended != nil && !s.Head.EndedAt.IsZero() && n > 0 && len(s.Records[n-1].Hash) == sha256.Size {
+			w.ended[s.ID] = [sha256.Size]byte(s.Records[n-1].Hash)
 		}
 		w.checker.Add(verdict)
 		return nil

@@ -16,12 +16,14 @@ type Verdict struct {
 	OK         bool         `json:"ok"` // there is no violation
 	Sagas      int          `json:"sagas"`
 	Records    int          `json:"records"`
-	Live       int          `json:"live"`     // sagas that have not ended
-	Replayed   int          `json:"replayed"` // sagas whose definition was available
-	Requests   int          `json:"requests"` // writes in the ledger
-	Foreign    int          `json:"foreign"`  // those of none of the sagas
-	Later      int          `json:"later"`    // sagas that changed after the ledger was written
-	Moving     int          `json:"moving"`   // sagas that changed while they were read
+	Live       int          `json:"live"`       // sagas that have not ended
+	Replayed   int          `json:"replayed"`   // sagas whose definition was available
+	Requests   int          `json:"requests"`   // writes in the ledger
+	Foreign    int          `json:"foreign"`    // those of none of the sagas
+	Later      int          `json:"later"`      // sagas that changed after the ledger was written
+	Moving     int          `json:"moving"`     // sagas that changed while they were read
+	Archived   int          `json:"archived"`   // sagas of the archive, also those that are still in the database
+	Unfinished int          `json:"unfinished"` // of them, those that are only in objects whose archiver did not finish
 	Violations []violation  `json:"violations"`
 	Checked    []checkedRow `json:"checked"`
 	NotChecked []checkedRow `json:"not_checked"`
@@ -77,6 +79,7 @@ func (v *check) result() Verdict {
 	r.OK = len(r.Violations) == 0
 	r.Sagas, r.Live, r.Records, r.Replayed = t.Sagas, t.Live, t.Records, t.Sagas-t.Undefined
 	r.Requests, r.Foreign, r.Later = t.Requests, t.Foreign, t.Later
+	r.Archived, r.Unfinished = v.archived, v.unfinished
 	for _, c := range v.checker.Coverage() {
 		row := checkedRow{Invariant: c.N, Text: invariant.Names[c.N], Why: flagged.Replace(c.Why)}
 		if c.Checked {
@@ -113,6 +116,9 @@ func (v *check) text(r Verdict) {
 	a.Printf("%s, %s", cli.Count(r.Sagas, "saga"), cli.Count(r.Records, "record"))
 	if v.cmd.Ledger != "" {
 		a.Printf(", %s in the ledger", cli.Count(r.Requests, "write"))
+	}
+	if v.cmd.Archive != "" {
+		a.Printf(", %s in the archive", cli.Count(r.Archived, "saga"))
 	}
 	if r.OK && r.Sagas == 0 {
 		a.Printf(": %s\n", story.Paint("nothing was checked", story.Doubt, a.Colour))
@@ -155,6 +161,9 @@ func (v *check) notes(r Verdict) {
 	}
 	if r.Foreign > 0 {
 		a.Printf("%s in the ledger came from none of these sagas. If that is an error, use --complete.\n", cli.Count(r.Foreign, "write"))
+	}
+	if r.Unfinished > 0 && v.ended == nil {
+		a.Printf("%s in objects of an archiver that did not finish: they must still be in the database. Check both with --database.\n", cli.Count(r.Unfinished, "saga"))
 	}
 	if r.Later > 0 {
 		a.Printf("%s changed after the ledger was written: their effects were not compared.\n", cli.Count(r.Later, "saga"))

@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type Command struct {
 	cli.OutputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
 	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database; read-only, also while servers use it."`
+	Archive  string   `placeholder:"URL" help:"Check the sagas of this archive, and with --database also those of its database; read-only."`
 	Saga     string   `placeholder:"ID" help:"With a file: the saga's id, if the file does not contain it; the hash chain starts with it. With --database: check only this saga; the first 8 characters of its id suffice."`
 	Since    string   `placeholder:"TIME" help:"With --database: check only sagas started since this time, or in the last 24h or 7d."`
 	definition.ActionFlags
@@ -38,8 +40,11 @@ type Command struct {
 
 // Run checks everything that the given files allow.
 func (c *Command) Run(a *cli.App) error {
-	if (len(c.Files) > 0) == (c.Database != "") {
-		return cli.Exit(cli.Usage, errors.New("name exported journals, or a --database"))
+	if (len(c.Files) > 0) == (c.Database != "" || c.Archive != "") {
+		return cli.Exit(cli.Usage, errors.New("name exported journals, or a --database, an --archive, or both"))
+	}
+	if c.Archive != "" && (c.Saga != "" || c.Since != "") {
+		return cli.Exit(cli.Usage, errors.New("--saga and --since are for a --database alone: an archive is checked as a whole"))
 	}
 	cfg, err := c.config(a)
 	if err != nil {
@@ -54,9 +59,13 @@ func (c *Command) Run(a *cli.App) error {
 		return err
 	}
 	v := &check{app: a, cmd: c, defs: defs, actions: actions, missing: make(map[string]*missing)}
-	if c.Database != "" {
+	switch {
+	case c.Database != "":
 		err = v.database(cfg)
-	} else {
+	case c.Archive != "":
+		v.checker = invariant.New(cfg)
+		err = v.archive(v.defined)
+	default:
 		v.checker = invariant.New(cfg)
 		err = v.files(c.Files)
 	}
@@ -78,6 +87,12 @@ type check struct {
 	checker *invariant.Checker
 	missing map[string]*missing // by SHA-256
 	moving  int                 // sagas whose rows changed during the check
+
+	// With a database and an archive: the last hashes of the ended sagas in the database.
+	ended map[uuid.UUID][sha256.Size]byte
+	// Sagas of the archive that are only in objects whose archiver did not finish.
+	unfinished int
+	archived   int // sagas of the archive
 }
 
 // missing is a definition of checked sagas that is not available.

@@ -13,7 +13,7 @@ import (
 
 // reading are the methods of a store that write nothing.
 var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Opened", "Inbox", "Stats", "Blobs", "Nodes", "Orphans", "Document", "Documents", "Versions",
-	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
+	"Costs", "ListExpired", "BlobHashes", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
 var operations = append([]operation{
@@ -239,6 +239,22 @@ var operations = append([]operation{
 		b.append(a)
 		return attempt{
 			do: func(ctx context.Context, s journal.Store) error { _, err := s.DeleteExpired(ctx, 100); return err },
+			done: func(s journal.Store) (bool, error) {
+				_, err := s.Saga(context.Background(), a.Saga)
+				return errors.Is(err, journal.ErrNotFound), forgiven(err)
+			},
+		}
+	}},
+	{"DeleteCopied", "a saga that is in the archive", func(b *bench) attempt {
+		a, blob := start(), content()
+		a.Row, a.Release = &journal.Row{Status: "succeeded", EndedAt: time.UnixMilli(1), DeleteAt: time.UnixMilli(2), Seq: 1}, true
+		a.Blobs = []journal.Blob{blob}
+		b.append(a)
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error {
+				_, err := s.DeleteCopied(ctx, []journal.Copied{{Saga: a.Saga, Seq: 1, Blobs: 1}})
+				return err
+			},
 			done: func(s journal.Store) (bool, error) {
 				_, err := s.Saga(context.Background(), a.Saga)
 				return errors.Is(err, journal.ErrNotFound), forgiven(err)
