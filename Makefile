@@ -138,8 +138,8 @@ bench: build ## measure what a saga costs in addition to its requests, on SQLite
 	$(BIN) bench
 	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
 
-WORKLOADS ?= wide start long parked recover list overload agent
-bench-scale: build ## measure the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, overload, agents; on SQLite and on Postgres
+WORKLOADS ?= wide start long parked recover list growth overload agent
+bench-scale: build ## measure the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, growth, overload, agents; on SQLite and on Postgres
 	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
 	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
 	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'

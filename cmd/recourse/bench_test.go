@@ -68,6 +68,8 @@ func TestBenchWorkloads(t *testing.T) {
 		{"postgres", "parked", "--sagas 100 --wake 20", saneParked},
 		{"sqlite", "agent", "--sagas 20 --steps 2 --times 8 --rounds 1 --each 300ms", saneAgent},
 		{"postgres", "agent", "--sagas 20 --steps 2 --times 8 --rounds 1 --each 300ms", saneAgent},
+		{"sqlite", "growth", "--sagas 300 --times 3 --clients 4 --each 200ms --rounds 1", saneGrowth},
+		{"postgres", "growth", "--sagas 300 --times 3 --clients 4 --each 200ms --rounds 1", saneGrowth},
 		{"sqlite", "list", "--sagas 150 --times 3", saneList},
 		{"postgres", "list", "--sagas 150 --times 3", saneList},
 	} {
@@ -79,7 +81,7 @@ func TestBenchWorkloads(t *testing.T) {
 			}
 			out := ok(t, demoEnv(t), append([]string{"bench", "--workload", run.workload, "--database", database, "-o", "json"}, strings.Fields(run.args)...)...)
 			s := report[measure.Session](t, out)
-			if s.Workload != run.workload || s.Store != run.store || s.Machine == "" || s.Rounds < 1 || s.Verified != 0 {
+			if s.Workload != run.workload || s.Store != run.store || s.Machine == "" || s.Rounds < 1 || (s.Verified != 0) != (run.workload == "growth") {
 				t.Errorf("got %+v", s)
 			}
 			run.sane(t, out)
@@ -171,6 +173,28 @@ func saneList(t *testing.T, out string) {
 		if r.Sagas != 150 || (r.Query == "") != counts || r.Times < 3 && !counts || r.Requests < 1 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 ||
 			!counts && !few && (r.Rows == 0) != strings.HasSuffix(r.List, "none") {
 			t.Errorf("got %+v", r)
+		}
+	}
+}
+
+func saneGrowth(t *testing.T, out string) {
+	runs := report[measure.GrowthReport](t, out).Runs
+	if len(runs) != 2 || runs[0].Ended != 0 || len(runs[0].Changes) != 0 || runs[1].Ended != 300 || runs[1].Filled <= 0 || runs[1].Vacuum <= 0 || len(runs[1].Changes) != 1 {
+		t.Fatalf("got %+v", runs)
+	}
+	if c := runs[1].Changes[0]; c.Concurrency != 4 || c.Rate <= 0 || c.CPU < 0 || c.Written <= 0 {
+		t.Errorf("got %+v", c)
+	}
+	for _, r := range runs {
+		if f := r.Figures[0]; len(r.Figures) != 1 || f.Variant != measure.Succeeds || f.Engine <= 0 || f.Floor <= 0 || len(r.Tables) == 0 || r.Tables[0].Table <= 0 || len(r.Lists) < 6 {
+			t.Errorf("got %+v", r)
+		}
+		for _, l := range r.Lists {
+			// Only the copies are that old.
+			few := strings.HasSuffix(l.List, "none") || r.Ended == 0 && l.List == "before"
+			if l.Times < 3 || l.P50 <= 0 || (l.Rows == 0) != few || r.Ended > 0 && !few && l.Rows != 100 {
+				t.Errorf("got %+v", l)
+			}
 		}
 	}
 }

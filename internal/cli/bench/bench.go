@@ -28,17 +28,17 @@ import (
 // Command is `recourse bench`.
 type Command struct {
 	cli.OutputFlag
-	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,overload,agent" help:"Workload: booking3, wide, start, long, parked, recover, list, overload or agent; default ${default}."`
+	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,growth,overload,agent" help:"Workload: booking3, wide, start, long, parked, recover, list, growth, overload or agent; default ${default}."`
 	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to create, or postgres://… with a user who may create databases. Default: a SQLite file in a temporary directory."`
 	Quick    bool          `help:"Finish within a minute: shorter runs, fewer rounds, fewer sagas."`
-	Clients  []int         `help:"booking3, wide, start: number of concurrent sagas; default 1,32,256, for wide 256. overload: of the closed loop that finds the rate; default 256."`
+	Clients  []int         `help:"booking3, wide, start, growth: number of concurrent sagas; default 1,32,256, for wide 256, for growth 1,32. overload: of the closed loop that finds the rate; default 256."`
 	Rate     int           `help:"booking3: also start this many sagas per second, whether or not earlier ones have ended."`
-	Each     time.Duration `help:"booking3, start: duration of each run; default 5s. overload, agent: duration of the load, and of idle sessions; default 20s."`
-	Rounds   int           `help:"booking3, wide, start, long, agent: number of rounds; default 5, for long and agent 3."`
-	Sagas    int           `help:"wide, parked, recover, list: number of sagas; default 1000, 1000000, 10000, 1000000. agent: of idle sessions; default 1000, at most 10000."`
+	Each     time.Duration `help:"booking3, start, growth: duration of each run; default 5s. overload, agent: duration of the load, and of idle sessions; default 20s."`
+	Rounds   int           `help:"booking3, wide, start, long, growth, agent: number of rounds; default 5, for long, growth and agent 3."`
+	Sagas    int           `help:"wide, parked, recover, list: number of sagas; default 1000, 1000000, 10000, 1000000. growth: of the most ended sagas; default 1000000. agent: of idle sessions; default 1000, at most 10000."`
 	Steps    int           `help:"long: number of steps of the saga; default 10000, the maximum. agent: of turns; default 20."`
 	Wake     int           `help:"parked: number of sagas that wake; default 10000."`
-	Times    int           `help:"list: number of requests for each list, unless they take longer than 10s; default 50. agent: of each kind of request; default 500."`
+	Times    int           `help:"list, growth: number of requests for each list, unless they take longer than 10s; default 50. agent: of each kind of request; default 500."`
 	Cheat    bool          `hidden:"" help:"Have the mock services record some effects twice, to see that the check reports it."`
 }
 
@@ -67,6 +67,7 @@ var sizes = map[string]struct{ full, quick size }{
 	"recover":  {size{sagas: 10_000, rounds: 1}, size{sagas: 2000, rounds: 1}},
 	"overload": {size{clients: []int{256}, each: 20 * time.Second, rounds: 1}, size{clients: []int{256}, each: 8 * time.Second, rounds: 1}},
 	"agent":    {size{sagas: 1000, steps: 20, times: 500, rounds: 3, each: 20 * time.Second}, size{sagas: 1000, steps: 20, times: 100, rounds: 1, each: 5 * time.Second}},
+	"growth":   {size{clients: []int{1, 32}, each: 5 * time.Second, rounds: 3, sagas: 1_000_000, times: 20}, size{clients: []int{32}, each: time.Second, rounds: 1, sagas: 100_000, times: 5}},
 	"list":     {size{sagas: 1_000_000, times: 50, rounds: 1, verify: newestVerified}, size{sagas: 100_000, times: 10, rounds: 1, verify: newestVerified}},
 }
 
@@ -100,6 +101,8 @@ func (c *Command) size() (size, error) {
 		return z, cli.Exit(cli.Usage, fmt.Errorf("--steps is from 2 to %d: a definition has no more", dsl.MaxSteps))
 	case c.Workload == "recover" && z.sagas > 10_000:
 		return z, cli.Exit(cli.Usage, errors.New("--sagas is at most 10000 for recover: a node runs no more at once"))
+	case c.Workload == "growth" && (z.sagas < 1 || z.sagas > 10_000_000):
+		return z, cli.Exit(cli.Usage, errors.New("--sagas is from 1 to 10000000 for growth"))
 	case c.Workload == "agent" && (z.sagas < 1 || z.sagas > 10_000 || z.steps < 2 || z.steps > 100 || z.times < 2 || z.times > 1000):
 		return z, cli.Exit(cli.Usage, errors.New("for agent, --sagas is from 1 to 10000, --steps from 2 to 100, and --times from 2 to 1000"))
 	}
@@ -154,6 +157,8 @@ func (c *Command) measure(b *runner) (r report, err error) {
 		r, err = b.recover()
 	case "list":
 		r, err = b.list()
+	case "growth":
+		r, err = b.growth()
 	case "overload":
 		r, err = b.overload()
 	case "agent":

@@ -83,21 +83,47 @@ func (b *runner) compare(c measure.Config) (report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Floor, err = b.floor(c.Stub, scripts); err != nil {
+		return nil, err
+	}
+	c.Database, c.Clients, c.Each, c.Rounds, c.Progress = b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.Meter()
+	r, err := measure.Run(b.app.Ctx, c)
+	return &r, err
+}
+
+// floor starts the program to compare with.
+func (b *runner) floor(stub measure.Process, scripts map[string]measure.Script) (measure.Process, error) {
 	file := filepath.Join(b.dir, "scripts.json")
 	text, err := json.Marshal(scripts)
 	if err == nil {
 		err = os.WriteFile(file, text, 0o600)
 	}
 	if err != nil {
-		return nil, err
+		return measure.Process{}, err
 	}
-	floor, err := b.spawn("floor", "bench-floor", "--database", b.dbs.floor, "--stub", c.Stub.URL, "--scripts", file)
+	p, err := b.spawn("floor", "bench-floor", "--database", b.dbs.floor, "--stub", stub.URL, "--scripts", file)
+	if err != nil {
+		return measure.Process{}, err
+	}
+	return processOf(p), nil
+}
+
+func (b *runner) growth() (report, error) {
+	stub, err := b.stub(0)
 	if err != nil {
 		return nil, err
 	}
-	c.Floor, c.Database, c.Clients, c.Each, c.Rounds, c.Progress = processOf(floor), b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.Meter()
-	r, err := measure.Run(b.app.Ctx, c)
-	return &r, err
+	engine := &server{runner: b}
+	if database.IsPostgres(b.dbs.engine) { // the next server does not wait long for the lease of the one before
+		engine.more = []string{"--node-lease", "1s"}
+	}
+	r, ran, err := measure.Growth(b.app.Ctx, measure.GrowthConfig{Engine: engine, Stub: stub, Floor: func(s map[string]measure.Script) (measure.Process, error) { return b.floor(stub, s) },
+		Database: b.dbs.engine, Ended: b.size.sagas, Clients: b.size.clients, Each: b.size.each, Rounds: b.size.rounds, Times: b.size.times, Progress: b.app.Meter()})
+	if err != nil {
+		return nil, err
+	}
+	b.size.verify = min(ran, newestVerified) // the others are copies
+	return r, nil
 }
 
 // sides starts an engine and its remote service.

@@ -8,6 +8,8 @@
 // is the ratio. wide (fifty POSTs) and start (no POST: only a durable start) are measured in the
 // same way. start also measures batches of starts, which the floor does not have.
 //
+// growth measures booking3, and lists, in a database with more and more ended sagas.
+//
 // long, parked, recover and list have no floor. They measure the cost per step of a saga with many
 // steps, the cost of a database full of sleeping sagas and how fast these wake, how soon sagas
 // continue after a kill -9, and how long lists take.
