@@ -14,7 +14,7 @@ PG      := $(GO) run ./internal/test/pgserver/run --
 # reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples agents fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples agents fuzz bench bench-scale bench-peers bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,13 @@ bench-scale: build ## measure the other WORKLOADS: wide, long and a million park
 	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
 	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
 	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'
+
+PEERS       ?=
+PEERS_FLAGS ?=
+# The peers are in modules and npm packages of their own; the first run downloads them.
+bench-peers: build ## compare booking3 with other programs, PEERS (default: all), on a Postgres with fsync; PEERS_FLAGS=--quick for a short run
+	$(GO) build -o bin/bench-peers ./bench/peers
+	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- bin/bench-peers $(if $(PEERS),--peers $(PEERS)) $(PEERS_FLAGS)
 
 bench-steps: ## measure the cost per step of a saga with 100 steps and with 10,000
 	$(GO) test -run '^$$' -bench PerStep -benchtime 5x ./engine

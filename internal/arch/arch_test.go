@@ -132,6 +132,7 @@ var may = map[string][]string{
 	"examples/llmstub":          {"examples/internal/command"},
 	"examples/workers":          {"api/client"},
 	"cmd":                       {"*"},
+	"bench/peers":               {"internal/cli/bench/measure"},
 }
 
 // sequential packages are pure. Nothing in them or in their tests runs concurrently.
@@ -145,7 +146,7 @@ var pure = slices.Concat(sequential, []string{"api/ui/activity", "api/ui/control
 // outside lists the libraries that only some packages may import.
 var outside = map[string][]string{
 	"github.com/labstack/echo":              {"api"},
-	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/test/pgserver", "internal/test/wire", "internal/cli/bench/measure", "internal/cli", "cmd"},
+	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/test/pgserver", "internal/test/wire", "internal/cli/bench/measure", "internal/cli", "cmd", "bench/peers"},
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations", "internal/cli/bench/measure"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "internal/cli", "cmd", "api"},

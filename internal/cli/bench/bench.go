@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,7 +169,7 @@ func (c *Command) measure(b *runner) (r report, err error) {
 		return nil, err
 	}
 	checked, err := verify.Newest(b.app, b.dbs.engine, b.size.verify)
-	r.Ran(database.Kind(b.dbs.engine), hardware(), checked)
+	r.Ran(database.Kind(b.dbs.engine), measure.Hardware(), checked)
 	return r, err
 }
 
@@ -223,17 +222,3 @@ func withDatabase(url, name string) string {
 }
 
 func processOf(p *process.Process) measure.Process { return measure.Process{URL: p.URL, PID: p.PID()} }
-
-// hardware describes the machine.
-func hardware() string {
-	model := runtime.GOARCH
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if name, ok := strings.CutPrefix(line, "model name"); ok {
-				model = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%d × %s, %s", runtime.NumCPU(), model, runtime.GOOS)
-}

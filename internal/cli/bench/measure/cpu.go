@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -53,13 +54,27 @@ func cpuOf(pid int) time.Duration {
 	return s.own
 }
 
-// cpuOfFamily returns the CPU time of a process and its descendants.
-func cpuOfFamily(pid int) time.Duration {
-	s, err := readStat(pid)
-	if err != nil {
-		return 0
+// cpuOfFamily returns the CPU time of a process and its children.
+func cpuOfFamily(pid int) (sum time.Duration) {
+	for _, member := range family(pid) {
+		if s, err := readStat(member); err == nil {
+			sum += s.own + s.dead
+		}
 	}
-	sum := s.own + s.dead
+	return sum
+}
+
+// residentOfFamily returns the current memory of a process and its children in MB.
+func residentOfFamily(pid int) (sum int64) {
+	for _, member := range family(pid) {
+		sum += residentOf(member)
+	}
+	return sum
+}
+
+// family returns a process and its children.
+func family(pid int) []int {
+	list := []int{pid}
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		child, err := strconv.Atoi(filepath.Base(dir))
@@ -67,10 +82,10 @@ func cpuOfFamily(pid int) time.Duration {
 			continue
 		}
 		if c, err := readStat(child); err == nil && c.parent == pid {
-			sum += c.own + c.dead
+			list = append(list, child)
 		}
 	}
-	return sum
+	return list
 }
 
 // busy returns the CPU time that all programs on this machine have used so far; 0 if it is unknown.
@@ -142,4 +157,18 @@ func writtenBy(pid int) int64 {
 		}
 	}
 	return 0
+}
+
+// Hardware describes the machine.
+func Hardware() string {
+	model := runtime.GOARCH
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if name, ok := strings.CutPrefix(line, "model name"); ok {
+				model = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d × %s, %s", runtime.NumCPU(), model, runtime.GOOS)
 }

@@ -17,5 +17,7 @@
 // agent has no floor either: the same requests go to the remote service itself and through the
 // engine, in turns. The remote service has a language model for it.
 //
+// Peers measures booking3 on programs of others, too, one at a time: bench/peers starts them.
+//
 // The load, the engine, the floor and the remote service are separate processes.
 package measure

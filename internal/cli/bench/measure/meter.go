@@ -137,11 +137,17 @@ func (d *database) counts(ctx context.Context, r *reading, program Process, comm
 	}
 	r.written = writtenBy(program.PID)
 	if d.conn != nil {
-		if err := d.conn.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`).Scan(&r.written); err != nil {
-			return fmt.Errorf("meter: %w", err)
-		}
+		r.written, err = d.wal(ctx)
 	}
-	return nil
+	return err
+}
+
+// wal returns how many bytes a Postgres has written to its WAL.
+func (d *database) wal(ctx context.Context) (n int64, err error) {
+	if err = d.conn.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`).Scan(&n); err != nil {
+		err = fmt.Errorf("meter: %w", err)
+	}
+	return n, err
 }
 
 // engineCommits reads the engine's own count.

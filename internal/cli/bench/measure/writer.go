@@ -51,7 +51,7 @@ func openPostgres(ctx context.Context, dsn string) (*postgresWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
-	if _, err := conn.Exec(ctx, `CREATE TABLE floor (saga uuid NOT NULL, step smallint NOT NULL, kind smallint NOT NULL, body bytea NULL)`); err != nil {
+	if _, err := conn.Exec(ctx, `CREATE TABLE IF NOT EXISTS floor (saga uuid NOT NULL, step smallint NOT NULL, kind smallint NOT NULL, body bytea NULL)`); err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
 	return &postgresWriter{conn: conn}, nil
