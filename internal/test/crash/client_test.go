@@ -92,7 +92,13 @@ func (c *clients) start(ctx context.Context, definition, key string, n int) (id 
 	input := fmt.Sprintf(`{"n":%d}`, n)
 	body := fmt.Sprintf(`{"definition":%q,"input":%s}`, definition, input)
 	for ctx.Err() == nil {
-		status, answer := c.request("POST", "/v1/sagas", []byte(body), "Idempotency-Key", key)
+		var status int
+		var answer []byte
+		if n%3 == 0 {
+			status, answer = c.startTwice(key, body)
+		} else {
+			status, answer = c.request("POST", "/v1/sagas", []byte(body), "Idempotency-Key", key)
+		}
 		switch status {
 		case http.StatusCreated, http.StatusOK:
 			id := sagaOf(c.t, answer)
@@ -109,6 +115,41 @@ func (c *clients) start(ctx context.Context, definition, key string, n int) (id 
 		}
 	}
 	return uuid.Nil, false
+}
+
+// startTwice sends a batch that has a start twice, and returns the status and the line of the first
+// one that is acknowledged. If both are, they must be one saga.
+func (c *clients) startTwice(key, body string) (int, []byte) {
+	line := fmt.Sprintf(`{"idempotency_key":%q,%s`+"\n", key, body[1:])
+	status, answer := c.request("POST", "/v1/sagas:batch", []byte(line+line), "Content-Type", "application/x-ndjson")
+	lines := bytes.SplitAfter(answer, []byte("\n"))
+	switch {
+	case status != http.StatusOK:
+		return status, answer
+	case len(lines) != 3:
+		c.t.Errorf("a batch of two starts is answered %q", answer)
+		return 0, nil
+	}
+	var results [2]struct {
+		Status int
+		ID     uuid.UUID
+	}
+	for i := range results {
+		if err := json.Unmarshal(lines[i], &results[i]); err != nil {
+			c.t.Errorf("%s: %v", lines[i], err)
+		}
+		if s := results[i].Status; s >= 500 && s != http.StatusServiceUnavailable {
+			c.t.Errorf("start in a batch: %s", lines[i])
+		}
+	}
+	one, two := results[0], results[1]
+	switch {
+	case one.Status < 300 && two.Status < 300 && one.ID != two.ID:
+		c.t.Errorf("one key, two sagas: %s", answer)
+	case one.Status >= 300 && two.Status < 300:
+		return two.Status, lines[1]
+	}
+	return one.Status, lines[0]
 }
 
 // longest returns the longest pause between two acknowledged starts since it was called before.
