@@ -125,8 +125,8 @@ container: ## build the container image IMAGE with buildah, and run it once to p
 examples: ## run the definitions of examples/ with the real program and with faults, one of them with twenty kills; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/test/examples
 
-agents: ## run the agents of examples/agents/booking by each client package, kill each of them twenty times, and print what happened
-	RECOURSE_AGENT_CLIENTS=all $(GO) test -v -count 1 -timeout 1h -run 'TestBookingAgents' ./internal/test/examples
+agents: ## run the agents of examples/agents by each client package, kill each that books twenty times, cut off each byte that MCP answers, and print what happened
+	RECOURSE_AGENT_CLIENTS=all $(GO) test -v -count 1 -timeout 1h -run 'TestBookingAgents|TestMCPCut' ./internal/test/examples
 
 FUZZTIME ?= 30s
 fuzz: ## run each fuzz target for FUZZTIME, two at a time

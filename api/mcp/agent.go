@@ -9,13 +9,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"recourse/api/rest"
 )
 
 // agent is a client of the protocol, which acts in sessions.
 type agent struct {
-	cfg Config
+	*Handler
 	api *rest.Client
 	ctx context.Context // of the HTTP request, which ends when the client has disconnected
 	who Caller
@@ -28,8 +30,10 @@ func (a *agent) byKey() bool { return a.who.Token == "" }
 // session is a session in whose name a request is made.
 type session struct {
 	*agent
-	id  string
-	api *rest.Client // with the session token
+	id     string
+	token  string
+	api    *rest.Client // with the token
+	attach func(context.Context) error
 }
 
 // until returns a context that ends with ctx, and when the client has disconnected: in the older
@@ -61,31 +65,61 @@ func codeOf(err error) string {
 	return ""
 }
 
-// enter returns the session that a request names, whose lease is renewed. Errors: *failure, and
-// those of the API.
+// enter returns the session that a request names. Errors: *failure, and those of the API.
 func (a *agent) enter(ctx context.Context, id string) (*session, error) {
-	s := &session{agent: a, id: a.who.Session}
-	token, attach := a.who.Token, a.who.Attach
+	s := &session{agent: a, id: a.who.Session, token: a.who.Token, attach: a.who.Attach}
 	if a.byKey() {
 		if id == "" {
 			return nil, fail("invalid_request", "the argument `session` is missing: call session_open, and send the `session` that it returns with each call")
 		}
-		secret, derived, err := a.cfg.Life(a.who.Key, id)
+		secret, token, err := a.cfg.Life(a.who.Key, id)
 		if err != nil {
 			return nil, fail("session_not_found", "%.100q is not the id of a session: call session_open, and send the `session` that it returns", id)
 		}
-		s.id, token = id, derived
-		attach = func(ctx context.Context) error { return a.attach(ctx, id, secret) }
+		s.id, s.token = id, token
+		s.attach = func(ctx context.Context) error { return a.attach(ctx, id, secret) }
 	}
-	s.api = a.api.WithKey(token)
-	_, err := s.send(ctx, http.MethodPost, "heartbeat", struct{}{}, nil)
-	if code := codeOf(err); attach != nil && (code == "superseded" || code == "unknown_token") {
-		err = attach(ctx) // the lease has ended; the same secret continues the life
+	s.api = a.api.WithKey(s.token)
+	return s, s.renew(ctx)
+}
+
+// renewEvery is how often a lease is renewed at most: a third of the shortest one.
+const renewEvery = 1500 * time.Millisecond
+
+// renew renews the lease of the session.
+func (s *session) renew(ctx context.Context) error {
+	if !s.leases.due(s.token, time.Now()) {
+		return nil
 	}
-	if err != nil {
-		return nil, err
+	if _, err := s.send(ctx, http.MethodPost, "heartbeat", struct{}{}, nil); err != nil {
+		return err
 	}
-	return s, nil
+	s.leases.renewed(s.token, time.Now().Add(renewEvery))
+	return nil
+}
+
+// leases remembers when leases have to be renewed. Forgetting it renews one too early.
+type leases struct {
+	mu   sync.Mutex
+	next map[string]time.Time // by token. Guarded by mu
+}
+
+// mostLeases bounds the memory of leases.
+const mostLeases = 10_000
+
+func (l *leases) due(token string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !now.Before(l.next[token])
+}
+
+func (l *leases) renewed(token string, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == nil || len(l.next) >= mostLeases {
+		l.next = make(map[string]time.Time)
+	}
+	l.next[token] = next
 }
 
 // attach begins, or continues, the life of a session in which the owner of the key acts.
@@ -94,9 +128,21 @@ func (a *agent) attach(ctx context.Context, id, secret string) error {
 	return err
 }
 
-// send sends a request of the session. body and into may be nil.
+// send sends a request of the session. body and into may be nil. If the lease has ended, it
+// continues the life with the same secret.
 func (s *session) send(ctx context.Context, method, part string, body, into any) (*rest.Reply, error) {
-	return do(ctx, s.api, method, rest.Path("v1", "sessions", s.id)+"/"+part, body, into)
+	path := rest.Path("v1", "sessions", s.id)
+	if part != "" {
+		path += "/" + part
+	}
+	reply, err := do(ctx, s.api, method, path, body, into)
+	if code := codeOf(err); s.attach != nil && (code == "superseded" || code == "unknown_token") {
+		if err := s.attach(ctx); err != nil {
+			return nil, err
+		}
+		reply, err = do(ctx, s.api, method, path, body, into)
+	}
+	return reply, err
 }
 
 func do(ctx context.Context, api *rest.Client, method, path string, body, into any) (*rest.Reply, error) {

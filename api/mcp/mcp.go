@@ -13,6 +13,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"io"
@@ -89,8 +90,11 @@ const (
 
 // Handler serves MCP clients.
 type Handler struct {
-	cfg  Config
-	http *sdk.StreamableHTTPHandler
+	cfg Config
+	// plain answers with one JSON document, and noted with a stream of events, for clients that
+	// want notes of the progress. A client notices at once if a document breaks off.
+	plain, noted *sdk.StreamableHTTPHandler
+	leases       leases
 }
 
 // maxBody bounds a request: the largest input of a call, and what surrounds it.
@@ -102,18 +106,20 @@ func New(cfg Config) *Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Wait, cfg.Every = cmp.Or(cfg.Wait, 45*time.Second), cmp.Or(cfg.Every, 5*time.Second)
-	h := &Handler{cfg: cfg}
-	h.http = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
-		server, _ := r.Context().Value(serverOf{}).(*sdk.Server)
-		return server
-	}, &sdk.StreamableHTTPOptions{
-		Stateless: true, MaxRequestBodyBytes: maxBody, Logger: cfg.Log,
-		// The API has its own check of the headers Host and Origin, which knows the server's names.
-		DisableLocalhostProtection: true,
-		// This ends a wait whose answer cannot be delivered. An effect goes on.
-		PropagateRequestCancellation: true,
-	})
-	return h
+	serve := func(plain bool) *sdk.StreamableHTTPHandler {
+		return sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
+			server, _ := r.Context().Value(serverOf{}).(*sdk.Server)
+			return server
+		}, &sdk.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: plain, MaxRequestBodyBytes: maxBody, Logger: cfg.Log,
+			// The API has its own check of the headers Host and Origin, which knows the server's
+			// names.
+			DisableLocalhostProtection: true,
+			// This ends a wait whose answer cannot be delivered. An effect goes on.
+			PropagateRequestCancellation: true,
+		})
+	}
+	return &Handler{cfg: cfg, plain: serve(true), noted: serve(false)}
 }
 
 // serverOf is the key of the context with which Serve passes its server to the SDK.
@@ -121,8 +127,18 @@ type serverOf struct{}
 
 // Serve answers an HTTP request of a client that has been authenticated.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, who Caller) {
-	server := h.server(r.Context(), rest.New(h.cfg.API, r, ""), who)
-	h.http.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), serverOf{}, server)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "the request is too large, or broke off", http.StatusRequestEntityTooLarge)
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), serverOf{}, h.server(r.Context(), rest.New(h.cfg.API, r, ""), who)))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if bytes.Contains(body, []byte(`"progressToken"`)) {
+		h.noted.ServeHTTP(w, r)
+		return
+	}
+	h.plain.ServeHTTP(w, r)
 }
 
 // ServeStreams serves one client, which writes its messages to in and reads the answers from out,
@@ -149,7 +165,7 @@ func (h *Handler) server(ctx context.Context, api *rest.Client, who Caller) *sdk
 		// The lists and resources are those of one session, so that no cache may share them.
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
-	a := &agent{cfg: h.cfg, api: api, ctx: ctx, who: who}
+	a := &agent{Handler: h, api: api, ctx: ctx, who: who}
 	a.addTools(s)
 	a.addResources(s)
 	return s

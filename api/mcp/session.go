@@ -8,8 +8,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"recourse/api/rest"
 )
 
 // sessionView is what the tools say of a session.
@@ -52,7 +50,7 @@ func (v *sessionView) result(said string) (*sdk.CallToolResult, error) {
 // status is the tool session_status.
 func status(ctx context.Context, _ *sdk.CallToolRequest, s *session, _ members) (*sdk.CallToolResult, error) {
 	var v sessionView
-	if _, err := do(ctx, s.api, http.MethodGet, rest.Path("v1", "sessions", s.id), nil, &v); err != nil {
+	if _, err := s.send(ctx, http.MethodGet, "", nil, &v); err != nil {
 		return nil, err
 	}
 	said, err := s.text(ctx, "summary")

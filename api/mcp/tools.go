@@ -338,7 +338,7 @@ func (s *session) await(ctx context.Context, req *sdk.CallToolRequest, raw json.
 		if time.Since(asked) < step/2 { // the call has ended, or the server stops
 			until = time.Now()
 		}
-		if _, err := s.send(ctx, http.MethodPost, "heartbeat", struct{}{}, nil); err != nil && codeOf(err) == "superseded" {
+		if err := s.renew(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -128,7 +128,7 @@ func TestBookingAgents(t *testing.T) {
 	if all {
 		clients, sessions, kills, restarts = bookingClients, 5, 4, 20
 	}
-	node := installPackages(t, all)
+	node := installPackages(t, bookingAgent, all)
 	slots := make(chan struct{}, 2) // scenes at once: each has many processes
 	var mu sync.Mutex
 	var done []outcome
@@ -286,25 +286,25 @@ func trips(session int) string {
 	return string(b)
 }
 
-// installPackages installs the packages of the booking agents next to them, as their users do, or
-// only those that the first client needs. It returns the path of Node, which is one of them.
-func installPackages(t *testing.T, all bool) (node string) {
+// installPackages installs the packages of agents next to them, as their users do, or only those
+// that the first client needs. It returns the path of Node, which is one of them.
+func installPackages(t *testing.T, agent string, all bool) (node string) {
 	t.Helper()
 	npm := func(args ...string) (string, error) {
 		if !all {
 			args = append(args, "--omit=dev")
 		}
 		cmd := exec.CommandContext(t.Context(), "npm", args...)
-		cmd.Dir = bookingAgent
+		cmd.Dir = agent
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	node, err := filepath.Abs(filepath.Join(bookingAgent, "node_modules", ".bin", "node"))
+	node, err := filepath.Abs(filepath.Join(agent, "node_modules", ".bin", "node"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Fatalf("the booking agents need npm: %v", err)
+		t.Fatalf("the agents of %s need npm: %v", agent, err)
 	}
 	if _, err := npm("ls"); err == nil {
 		return node // they are installed, in the versions of package.json
