@@ -195,6 +195,9 @@ func parse(arguments json.RawMessage) (members, error) {
 		}
 		m[text] = value
 	}
+	if _, err := d.Token(); err != nil {
+		return nil, fail("invalid_json", "the arguments are not JSON: %s", err)
+	}
 	return m, nil
 }
 
@@ -211,7 +214,7 @@ func (m members) take(name string, v any, what string) error {
 	return nil
 }
 
-// rest returns a failure if members are left that the tool does not know.
+// end returns a failure if members are left that the tool does not know.
 func (m members) end(known ...string) error {
 	for name := range m { // any order: one is enough
 		if !slices.Contains(known, name) {

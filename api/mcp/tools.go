@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ var callSchema = schemaOf{
 func (a *agent) addTools(s *sdk.Server) {
 	for i := range a.who.Actions {
 		act := &a.who.Actions[i]
-		s.AddTool(a.actionTool(act), a.tool(func(ctx context.Context, req *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
+		a.add(s, a.actionTool(act), a.tool(func(ctx context.Context, req *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
 			return a.callAction(ctx, req, act, m)
 		}))
 	}
@@ -73,7 +74,7 @@ func (a *agent) addTools(s *sdk.Server) {
 			t.OutputSchema = output
 		}
 		known := slices.Sorted(maps.Keys(properties))
-		s.AddTool(t, a.tool(func(ctx context.Context, req *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
+		a.add(s, t, a.tool(func(ctx context.Context, req *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
 			if err := m.end(known...); err != nil {
 				return nil, err
 			}
@@ -101,21 +102,38 @@ func (a *agent) addTools(s *sdk.Server) {
 	own("session_abort", "Abort the session", "Ends the work, and undoes every call of the session that can be undone, the newest first.",
 		sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}, map[string]any{"reason": text("Why; it is recorded.")}, nil, nil, abort)
 	if a.byKey() {
-		s.AddTool(a.openTool(), a.tool(a.open))
+		a.add(s, a.openTool(), a.tool(a.open))
 	}
+}
+
+// add adds a tool to a server. The SDK panics if it cannot read a schema, such as one with a number
+// that no float can hold: then the others must not be lost.
+func (a *agent) add(s *sdk.Server, t *sdk.Tool, h sdk.ToolHandler) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.cfg.Log.Warn("an action is no tool: MCP clients cannot read its input schema", "action", t.Name, "error", v)
+		}
+	}()
+	s.AddTool(t, h)
 }
 
 // tool is a handler of the SDK that reads the arguments, and answers with failures as results,
 // which the model sees.
 func (a *agent) tool(h func(context.Context, *sdk.CallToolRequest, members) (*sdk.CallToolResult, error)) sdk.ToolHandler {
-	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	return func(ctx context.Context, req *sdk.CallToolRequest) (result *sdk.CallToolResult, _ error) {
+		defer func() { // the SDK calls it in a goroutine, where a panic would end the program
+			if v := recover(); v != nil {
+				a.cfg.Log.Error("a tool has failed", "tool", req.Params.Name, "error", v, "stack", string(debug.Stack()))
+				result = refusal(fail("internal", "the server's log has the details; calling the tool again with the same arguments is safe"))
+			}
+		}()
 		until, cancel := a.until(ctx)
 		defer cancel()
 		m, err := parse(req.Params.Arguments)
 		if err != nil {
 			return refusal(err), nil
 		}
-		result, err := h(until, req, m)
+		result, err = h(until, req, m)
 		switch {
 		case err == nil:
 			return result, nil
