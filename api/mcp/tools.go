@@ -54,15 +54,21 @@ var callSchema = schemaOf{
 	},
 }
 
-// addTools adds the tools of a client to its server.
-func (a *agent) addTools(s *sdk.Server) {
+// addTools adds those tools of a client to its server that it needs.
+func (a *agent) addTools(s *sdk.Server, needs func(tool string) bool) {
 	for i := range a.who.Actions {
 		act := &a.who.Actions[i]
+		if !needs(act.Name) {
+			continue
+		}
 		a.add(s, a.actionTool(act), a.tool(func(ctx context.Context, req *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
 			return a.callAction(ctx, req, act, m)
 		}))
 	}
 	own := func(name, title, description string, hints sdk.ToolAnnotations, properties map[string]any, required []string, output schemaOf, h func(context.Context, *sdk.CallToolRequest, *session, members) (*sdk.CallToolResult, error)) {
+		if !needs(name) {
+			return
+		}
 		if a.byKey() {
 			properties[sessionArg] = text("The `session` that session_open has returned.")
 			required = append(required, sessionArg)
@@ -101,7 +107,7 @@ func (a *agent) addTools(s *sdk.Server) {
 		sdk.ToolAnnotations{DestructiveHint: &no, IdempotentHint: true}, map[string]any{"output": map[string]any{"description": "The result of the work: any JSON."}}, nil, nil, commit)
 	own("session_abort", "Abort the session", "Ends the work, and undoes every call of the session that can be undone, the newest first.",
 		sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}, map[string]any{"reason": text("Why; it is recorded.")}, nil, nil, abort)
-	if a.byKey() {
+	if a.byKey() && needs("session_open") {
 		a.add(s, a.openTool(), a.tool(a.open))
 	}
 }

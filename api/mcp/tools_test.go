@@ -84,7 +84,7 @@ func TestOddSchemas(t *testing.T) {
 		{Name: "header", Input: schema(t, `{"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N", "properties": {"m": {"x-mcp-header": ""}}}}}`)},
 	}}}
 	s := sdk.NewServer(&sdk.Implementation{Name: "x", Version: "1"}, nil)
-	a.addTools(s)
+	a.addTools(s, all)
 	client, server := sdk.NewInMemoryTransports()
 	if _, err := s.Connect(t.Context(), server, nil); err != nil {
 		t.Fatal(err)

@@ -94,10 +94,10 @@ func (r *runner) serveTools() error {
 	}}
 	h := mcp.New(mcp.Config{API: forward(server), Version: r.app.Version})
 	err = h.ServeStreams(r.app.Ctx, io.NopCloser(r.app.Stdin), nopWriteCloser{r.app.RawStdout()}, who)
-	if r.app.Ctx.Err() != nil || errors.Is(err, io.EOF) {
-		return nil
+	if err != nil && r.app.Ctx.Err() == nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	return err
+	return nil
 }
 
 type nopWriteCloser struct{ io.Writer }
