@@ -35,11 +35,11 @@ func startMCP(t *testing.T, env []string, flags ...string) *mcpRun {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		r.ended <- m.Run(ctx)
-		out.Close()
+		_ = out.Close() // pipes close without errors
 	}()
 	t.Cleanup(func() {
 		cancel()
-		in.Close()
+		_ = in.Close()
 	})
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	cs, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: fromServer, Writer: toServer}, nil)
