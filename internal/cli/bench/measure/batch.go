@@ -50,7 +50,7 @@ func (l *Load) batch(ctx context.Context, v Variant) (ids []string, err error) {
 		n := l.n.Add(1)
 		body = fmt.Appendf(body, `{"idempotency_key":"%s-%d","definition":%q,"input":{"trip":"%[1]s-%[2]d"}}`+"\n", l.run, n, v.Name())
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/sagas:batch", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+":batch", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
