@@ -84,7 +84,7 @@ func (s *server) batchLines(c echo.Context) ([][]byte, error) {
 	}
 	var lines [][]byte
 	for line := range bytes.Lines(body) {
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			lines = append(lines, line)
 		}
 	}
