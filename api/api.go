@@ -14,6 +14,7 @@ import (
 
 	"recourse/api/mcp"
 	"recourse/catalog"
+	"recourse/internal/archive"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/ask/relay"
@@ -101,6 +102,7 @@ type Config struct {
 
 	EngineStats  func() EngineStats     // nil: /metrics and /v1/system omit them
 	OutboxStats  func() []OutboxStats   // nil: likewise omitted
+	Archive      *archive.Reader        // nil: none
 	ArchiveStats func() ArchiveStats    // nil: likewise omitted
 	Collectors   []prometheus.Collector // additional collectors for /metrics
 	Version      string                 // the program's version, shown by the index unless empty

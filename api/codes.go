@@ -65,6 +65,7 @@ var codes = map[code]entry{
 	"not_acceptable":         {http.StatusNotAcceptable, "No such representation"},
 	"ambiguous_id":           {http.StatusConflict, "Several sagas have ids with this prefix"},
 	"archived":               {http.StatusConflict, "The definition is archived"},
+	"saga_archived":          {http.StatusConflict, "The saga is archived"},
 	"unique_taken":           {http.StatusConflict, "A live saga has the same unique value"},
 	"saga_live":              {http.StatusConflict, "The saga has not ended"},
 	"parent_live":            {http.StatusConflict, "The saga's parent has not ended"},
@@ -108,6 +109,7 @@ var codes = map[code]entry{
 	"internal":               {http.StatusInternalServerError, "Internal server error"},
 	"journal_unreadable":     {http.StatusInternalServerError, "The saga's journal cannot be read by this program"},
 	"definition_unusable":    {http.StatusServiceUnavailable, "This server cannot run the definition"},
+	"archive_unavailable":    {http.StatusServiceUnavailable, "The archive cannot be read"},
 	"unavailable":            {http.StatusServiceUnavailable, "The server cannot do this now"},
 	"not_ready":              {http.StatusServiceUnavailable, "The server is not ready"},
 }

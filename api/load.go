@@ -26,7 +26,10 @@ type live struct {
 	def     *saga.Definition
 	m       *machine.Machine
 	records []journal.Record
-	bytes   int // of the records' data
+	source  recordsSource
+	// archived says where in the archive it is; nil: it is in the database.
+	archived *machine.Archived
+	bytes    int // of the records' data
 
 	// For a session, which the requests of its agent share: the attempts and the requests to models
 	// in the records, and the lock, which is held while a request does not wait. See
@@ -35,6 +38,9 @@ type live struct {
 	models *ask.Index
 	shared *sharedSession
 }
+
+// recordsSource reads records as journal.Log does.
+type recordsSource func(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error)
 
 // named loads the saga in the request's path. Errors: those of sagaID and load.
 func (s *server) named(c echo.Context) (*live, error) {
@@ -47,7 +53,11 @@ func (s *server) named(c echo.Context) (*live, error) {
 
 // load reads a saga's journal. Errors: saga_not_found, and those of the catalog.
 func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
-	first, err := s.cfg.Store.Records(ctx, id, 0, recordsPage)
+	return s.loadFrom(ctx, id, s.cfg.Store.Records)
+}
+
+func (s *server) loadFrom(ctx context.Context, id uuid.UUID, source recordsSource) (*live, error) {
+	first, err := source(ctx, id, 0, recordsPage)
 	if err != nil {
 		return nil, sagaError(id, err)
 	}
@@ -62,7 +72,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{s: s, id: id, def: def, m: machine.New(def, id)}
+	l := &live{s: s, id: id, def: def, m: machine.New(def, id), source: source}
 	for page := first; ; {
 		if err := l.take(page); err != nil {
 			return nil, err
@@ -70,7 +80,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 		if len(page) < recordsPage {
 			return l, nil
 		}
-		if page, err = s.cfg.Store.Records(ctx, id, l.m.Seq(), recordsPage); err != nil {
+		if page, err = source(ctx, id, l.m.Seq(), recordsPage); err != nil {
 			return nil, sagaError(id, err)
 		}
 	}
@@ -96,7 +106,7 @@ func (l *live) take(page []journal.Record) error {
 // more reads the records that were appended since the last read.
 func (l *live) more(ctx context.Context) error {
 	for {
-		page, err := l.s.cfg.Store.Records(ctx, l.id, l.m.Seq(), recordsPage)
+		page, err := l.source(ctx, l.id, l.m.Seq(), recordsPage)
 		if err != nil {
 			return sagaError(l.id, err)
 		}

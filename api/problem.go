@@ -125,6 +125,8 @@ func asProblem(err error) *problem {
 		return fail("body_too_large", "send at most %d bytes", tooLarge.Limit)
 	case errors.Is(err, catalog.ErrArchived):
 		return fail("archived", "publish the definition again to revive it, or name a version in the start")
+	case errors.Is(err, errArchive):
+		return fail("archive_unavailable", "try again later; the server's log has the reason")
 	case errors.Is(err, journal.ErrMismatch):
 		return fail("precondition_failed", "read the definition again, then publish with If-Match of its ETag; nothing was published")
 	case errors.Is(err, journal.ErrLive):

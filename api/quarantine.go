@@ -79,6 +79,7 @@ func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err erro
 // journals do not record.
 func (l *live) view(ctx context.Context) (machine.View, error) {
 	v := l.m.View()
+	v.Archived = l.archived
 	in, err := l.quarantined(ctx)
 	if err != nil || !in {
 		return v, err

@@ -55,7 +55,7 @@ func (s *server) getJournal(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 	defer cancel()
-	records, err := s.cfg.Store.Records(ctx, id, after, limit+1)
+	records, err := s.records(ctx, id, after, limit+1)
 	if err != nil {
 		return sagaError(id, err)
 	}
@@ -86,7 +86,7 @@ func accepts(c echo.Context, offers ...string) string {
 // eachRecord calls f for each record after a seq, up to the present end of the journal.
 func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, f func(journal.Record) error) error {
 	for {
-		page, err := s.cfg.Store.Records(ctx, id, after, recordsPage)
+		page, err := s.records(ctx, id, after, recordsPage)
 		if err != nil {
 			return sagaError(id, err)
 		}
@@ -105,7 +105,7 @@ func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, f fu
 // ndjson writes one record per line.
 func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
 	w := c.Response()
-	if _, err := s.cfg.Store.Records(c.Request().Context(), id, after, 1); err != nil {
+	if _, err := s.records(c.Request().Context(), id, after, 1); err != nil {
 		return sagaError(id, err)
 	}
 	w.Header().Set(echo.HeaderContentType, typeNDJSON)
@@ -128,7 +128,7 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	grown, stop := s.cfg.Engine.Watch(id)
 	defer stop()
 	if after > 0 {
-		last, err := s.cfg.Store.Records(ctx, id, after-1, 1)
+		last, err := s.records(ctx, id, after-1, 1)
 		if err != nil {
 			return sagaError(id, err)
 		}
@@ -138,7 +138,7 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 		if len(last) == 0 { // the stream might wait for records that never come
 			return fail("invalid_request", "the journal has no record %d: begin after one that you have read", after)
 		}
-	} else if _, err := s.cfg.Store.Records(ctx, id, 0, 1); err != nil {
+	} else if _, err := s.records(ctx, id, 0, 1); err != nil {
 		return sagaError(id, err)
 	}
 	w := c.Response()

@@ -125,6 +125,9 @@ func (k *call) letGo() {
 func (s *server) serve(r route) echo.HandlerFunc {
 	h := r.handler
 	if strings.HasPrefix(r.path, ofSaga) || strings.HasPrefix(r.path, ofSession) {
+		if s.cfg.Archive != nil && !readsArchive(&r) {
+			h = s.refuseArchived(h)
+		}
 		h = s.wholeID(h)
 	}
 	if r.keyed {

@@ -75,9 +75,19 @@ func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) 
 	f := journal.Filter{Limit: maxCandidates + 1}
 	f.Named(text)
 	list, err := s.cfg.Store.Sagas(ctx, f)
-	switch {
-	case err != nil:
+	if err != nil {
 		return uuid.Nil, err
+	}
+	if len(list.Heads) == 0 {
+		archived, err := s.archivedNamed(ctx, text)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		for i := range archived {
+			list.Heads = append(list.Heads, archived[i].Head())
+		}
+	}
+	switch {
 	case len(list.Heads) == 0:
 		return uuid.Nil, fail("saga_not_found", "no saga's id begins with %s: GET /v1/sagas lists the sagas", text)
 	case len(list.Heads) == 1:

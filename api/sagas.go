@@ -40,7 +40,7 @@ func (s *server) getSaga(c echo.Context) error {
 }
 
 func (s *server) readSaga(ctx context.Context, c echo.Context, id uuid.UUID, wait time.Duration) error {
-	l, err := s.load(ctx, id)
+	l, err := s.read(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (s *server) stepsOf(c echo.Context) (*live, []machine.StepView, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := s.load(c.Request().Context(), id)
+	l, err := s.read(c.Request().Context(), id)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -60,21 +60,28 @@ func (f *Filter) Started(after, before time.Time) {
 // Named narrows the filter to sagas whose id, as a string, begins with text. If no id can begin
 // with it, Named returns false and does not change the filter.
 func (f *Filter) Named(text string) bool {
-	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
-	if len(text) > len(least) {
-		return false
-	}
-	first, err := uuid.FromString(text + least[len(text):])
-	if err != nil {
-		return false
-	}
-	last, err := uuid.FromString(text + most[len(text):])
-	if err != nil {
+	first, last, ok := NamedRange(text)
+	if !ok {
 		return false
 	}
 	f.from(first)
 	f.Older(next(last))
 	return true
+}
+
+// NamedRange returns the least and the greatest id that, as a string, begins with text; false if
+// there is none.
+func NamedRange(text string) (first, last uuid.UUID, ok bool) {
+	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	if len(text) > len(least) {
+		return first, last, false
+	}
+	first, err := uuid.FromString(text + least[len(text):])
+	if err != nil {
+		return first, last, false
+	}
+	last, err = uuid.FromString(text + most[len(text):])
+	return first, last, err == nil
 }
 
 // next returns the id after id; Nil after the last one.

@@ -122,9 +122,10 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
 	same := d.allows(saga.Command{Do: saga.Cancel{}}) && slices.Equal(cancel.Undo, forced.Undo)
 	add("operate", !same && d.allows(saga.Command{Do: saga.Compensate{}}), forced)
-	add("operate", d.ended() && d.Saga.Status != saga.Succeeded && d.Session == nil, action{Do: "retry", Title: "Run it again", Reason: "required",
+	ended := d.ended() && d.Saga.Archived == nil
+	add("operate", ended && d.Saga.Status != saga.Succeeded && d.Session == nil, action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
-	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
+	add("operate", ended, action{Do: "delete", Title: "Delete", Danger: true,
 		Then: []string{"The " + d.Noun() + " and its journal are deleted permanently. Its effects in other services remain."}})
 	return list
 }

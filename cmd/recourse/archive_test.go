@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/pgserver"
 	"recourse/journal/memory"
+	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // old makes a database think that the retention of all sagas that have ended is over.
@@ -82,6 +86,7 @@ func archives(t *testing.T, driver, db string) {
 	wants(t, v, r)
 	v, r = verdictOf(t, "--database", db, "--starts", starts)
 	wants(t, v, r, 1)
+	shows(t, s, id, exported)
 	// An object is what journal prints, so verify reads it as any file.
 	v, r = verdictOf(t, parts[0])
 	wants(t, v, r)
@@ -112,6 +117,50 @@ func archives(t *testing.T, driver, db string) {
 		tt.harm(objects(t, broken, "sagas")[0], objects(t, broken, "index")[0])
 		v, r := verdictOf(t, "--archive", broken, "--database", db)
 		t.Run(tt.name, func(t *testing.T) { wants(t, v, r, tt.want...) })
+	}
+	remove(t, parts[0])
+	s = serve(t, nil, "--database", db, "--archive", dir)
+	for _, path := range []string{"", "/journal", "/steps"} {
+		if got := s.status(t, http.MethodGet, "/v1/sagas/"+id+path); got != http.StatusServiceUnavailable {
+			t.Errorf("GET %s without the object: %d", path, got)
+		}
+	}
+}
+
+// shows checks how a server shows an archived saga.
+func shows(t *testing.T, s *serving, id, exported string) {
+	t.Helper()
+	for _, name := range []string{id, id[:30]} {
+		if out := ok(t, s.env, "show", name); !strings.Contains(out, "archived") || !strings.Contains(out, "in sagas/") || !strings.Contains(out, "book") {
+			t.Errorf("show:\n%s", out)
+		}
+	}
+	var v machine.View
+	if err := json.Unmarshal([]byte(ok(t, s.env, "show", id, "-o", "json")), &v); err != nil || v.Archived == nil || v.Archived.At.IsZero() || v.Status != saga.Succeeded || v.Cost.Spent == "" {
+		t.Errorf("%v: %+v", err, v)
+	}
+	if got := ok(t, s.env, "journal", id, "-o", "json"); got != exported {
+		t.Errorf("journal:\n%swant\n%s", got, exported)
+	}
+	if got := ok(t, s.env, "journal", id, "-o", "json", "--follow"); got != exported {
+		t.Errorf("journal --follow:\n%swant\n%s", got, exported)
+	}
+	if out := ok(t, s.env, "show", id, "--steps"); !strings.Contains(out, "book") {
+		t.Errorf("steps:\n%s", out)
+	}
+	for _, args := range [][]string{{"cancel", id}, {"pause", id}, {"retry", id, "--reason", "r"}} {
+		if r := run(t, s.env, args...); r.code != cli.Conflict || !strings.Contains(r.errOut, "is in the archive since") {
+			t.Errorf("%v: exit %d: %s%s", args, r.code, r.out, r.errOut)
+		}
+	}
+	for path, want := range map[string]int{"/v1/sagas/" + id + "/steps/book": 200, "/v1/sagas/" + id + "/steps/none": 404, "/v1/sessions/" + id: 409, "/sagas/" + id: 200, "/sagas/" + id + "/journal": 200,
+		"/v1/sagas/" + other: 404, "/v1/sagas/" + other + "/journal": 404} {
+		if got := s.status(t, http.MethodGet, path); got != want {
+			t.Errorf("GET %s: %d, want %d", path, got, want)
+		}
+	}
+	if got := s.status(t, http.MethodDelete, "/v1/sagas/"+id); got != http.StatusConflict {
+		t.Errorf("DELETE: %d", got)
 	}
 }
 

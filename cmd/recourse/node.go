@@ -83,6 +83,7 @@ type node struct {
 	state   *statedir.Dir     // nil: none
 	typical *costs.Typical    // typical costs of sagas
 	archive *archive.Archiver // nil: none
+	reader  *archive.Reader   // nil: there is no archive
 	log     *slog.Logger
 	ended   chan error      // receives the result of the engine's Run
 	notices *notify.Notices // nil: no sink gets notices
@@ -143,6 +144,7 @@ func newNode(o nodeOptions) (*node, error) {
 	if o.Archive != nil {
 		n.archive = archive.New(archive.Config{Store: o.Store, Bucket: o.Archive, Node: func() string { return n.engine.Stats().Node }, Now: n.engine.Now, Log: o.Log, Wait: o.ArchiveWait})
 		n.services = append(n.services, n.archive.Run)
+		n.reader = archive.NewReader(o.Archive)
 	}
 	n.services = append(n.services, n.typical.Run)
 	if len(o.Sinks) > 0 {

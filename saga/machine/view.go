@@ -38,6 +38,13 @@ type View struct {
 	EndedAt    *saga.Time             `json:"ended_at,omitempty"`
 	Seq        int64                  `json:"seq"`
 	TraceID    string                 `json:"trace_id,omitempty"` // absent in lists
+	Archived   *Archived              `json:"archived,omitempty"` // nil: it is in the database
+}
+
+// Archived says where a saga is that has left the database.
+type Archived struct {
+	Object string    `json:"object"` // the key of the object in the archive
+	At     saga.Time `json:"at"`
 }
 
 // View returns the saga as users see it.

@@ -104,6 +104,9 @@ func printView(a *cli.App, v machine.View) {
 	if v.EndedAt != nil {
 		line("ended", cli.Clock(v.EndedAt.Time))
 	}
+	if v.Archived != nil {
+		line("archived", cli.Clock(v.Archived.At.Time)+", in "+v.Archived.Object)
+	}
 	if v.WakeAt != nil {
 		line("wakes", cli.Clock(v.WakeAt.Time))
 	}
