@@ -179,7 +179,7 @@ func (r *GrowthReport) Print(w io.Writer) error {
 			if len(run.Changes) > 0 {
 				change = run.Changes[i]
 			}
-			rows = append(rows, strings.Split(fmt.Sprintf("%d|%d|%.0f|%.0f|%.2f|%.2f|%.0f|%.3f|%.3f|%s|%s|%s", run.Ended, f.Concurrency, f.Engine, f.Floor, f.P50, f.P99, f.Written, f.CPU.Engine, f.CPU.Database,
+			rows = append(rows, strings.Split(fmt.Sprintf("%d|%d|%.0f|%.0f|%.2f|%.2f|%.2f|%.0f|%.3f|%.3f|%s|%s|%s", run.Ended, f.Concurrency, f.Engine, f.Floor, f.P50, f.P99, f.Commits, f.Written, f.CPU.Engine, f.CPU.Database,
 				changed(change.Rate), changed(change.CPU), changed(change.Written)), "|"))
 		}
 		for _, l := range run.Lists {
@@ -191,7 +191,7 @@ func (r *GrowthReport) Print(w io.Writer) error {
 		fmt.Fprintf(w, "%d ended sagas: filled at %.0f/s, VACUUM and ANALYZE took %.1f s\n", run.Ended, run.Filled, run.Vacuum)
 	}
 	fmt.Fprintln(w)
-	if err := table(w, []string{"ended", "clients", "sagas/s", "floor/s", "p50 ms", "p99", "written B", "CPU ms", "db ms", "rate", "CPU", "written"}, rows); err != nil {
+	if err := table(w, []string{"ended", "clients", "sagas/s", "floor/s", "p50 ms", "p99", "commits", "written B", "CPU ms", "db ms", "rate", "CPU", "written"}, rows); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\nthe last three columns compare with the empty database: rates relative to the floor's, CPU of engine and database; * is a change of more than %.0f %%\n%s\n", 100*mostGrowth, doubts)
