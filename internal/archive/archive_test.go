@@ -491,3 +491,21 @@ func TestOverdue(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 }
+
+// A reader finds a saga at once when it has left the database, although it has read the list of
+// objects a moment ago.
+func TestReaderFindsNewSagas(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 0
+	a, r := New(w.cfg), NewReader(w.bucket)
+	for range 3 {
+		id := w.ended("booking", time.Hour)
+		if _, err := r.Find(t.Context(), id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("before: %v", err)
+		}
+		w.must(a.Once(t.Context()))
+		if _, err := r.Find(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -31,8 +31,7 @@ type Bucket interface {
 	String() string
 }
 
-// Open opens the bucket that a text names: a directory or file:///DIR, which is created, or
-// s3://BUCKET/PREFIX.
+// Open opens the bucket that a text names: a directory or file:///DIR, which is created.
 func Open(ctx context.Context, text string) (Bucket, error) { return open(ctx, text, true) }
 
 // OpenReadOnly is Open for a reader, which creates nothing.

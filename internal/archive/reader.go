@@ -57,13 +57,22 @@ func (r *Reader) Find(ctx context.Context, saga uuid.UUID) (Entry, error) {
 const mostDays = 400
 
 // Range returns up to limit sagas with ids from first to last, both included, in descending order
-// of ids, each once.
+// of ids, each once. If it finds none, no saga that had left the database before the call is there.
 func (r *Reader) Range(ctx context.Context, first, last uuid.UUID, limit int) ([]Entry, error) {
+	list, err := r.find(ctx, first, last, limit, listAgain)
+	if err == nil && len(list) == 0 || errors.Is(err, ErrDamaged) {
+		list, err = r.find(ctx, first, last, limit, 0) // an archiver may have added it just now
+	}
+	return list, err
+}
+
+// find is Range with lists of keys of at most an age.
+func (r *Reader) find(ctx context.Context, first, last uuid.UUID, limit int, age time.Duration) ([]Entry, error) {
 	found := make(map[uuid.UUID]Entry)
 	var damaged error // of an index whose archiver crashed; another one has its sagas
 	from, at := journal.IDTime(first).Truncate(24*time.Hour), journal.IDTime(last).Truncate(24*time.Hour)
 	for range mostDays {
-		if err := r.ofDay(ctx, day(at), first, last, found); errors.Is(err, ErrDamaged) {
+		if err := r.ofDay(ctx, day(at), first, last, found, age); errors.Is(err, ErrDamaged) {
 			damaged = err
 		} else if err != nil {
 			return nil, err
@@ -86,8 +95,8 @@ func (r *Reader) Range(ctx context.Context, first, last uuid.UUID, limit int) ([
 
 // ofDay adds the sagas of a day with ids from first to last. If an index is damaged, it reads the
 // others and then returns the error.
-func (r *Reader) ofDay(ctx context.Context, day string, first, last uuid.UUID, found map[uuid.UUID]Entry) error {
-	keys, err := r.keys(ctx, day)
+func (r *Reader) ofDay(ctx context.Context, day string, first, last uuid.UUID, found map[uuid.UUID]Entry, age time.Duration) error {
+	keys, err := r.keys(ctx, day, age)
 	if err != nil {
 		return err
 	}
@@ -114,11 +123,11 @@ func (r *Reader) ofDay(ctx context.Context, day string, first, last uuid.UUID, f
 	return damaged
 }
 
-func (r *Reader) keys(ctx context.Context, day string) ([]string, error) {
+func (r *Reader) keys(ctx context.Context, day string, age time.Duration) ([]string, error) {
 	r.mu.Lock()
 	known, ok := r.days.get(day)
 	r.mu.Unlock()
-	if ok && time.Since(known.read) < listAgain {
+	if ok && time.Since(known.read) < age {
 		return known.keys, nil
 	}
 	now := dayKeys{read: time.Now()}

@@ -12,11 +12,13 @@ package sim
 import (
 	"container/heap"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/archive"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
@@ -82,6 +84,8 @@ type sim struct {
 
 	forgotten map[uuid.UUID]bool // sagas that a node has claimed without learning of it
 	gone      map[uuid.UUID]deleted
+	archiver  *archive.Archiver
+	archive   *archive.Reader
 
 	result Result
 }
@@ -136,6 +140,9 @@ func play(sc Script, d dice, o Options) Result {
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
+	objects := &bucket{rng: rand.New(rand.NewPCG(sc.Timing, 0xa2c4)), objects: make(map[string][]byte)}
+	s.archive = archive.NewReader(objects)
+	s.archiver = archive.New(archive.Config{Store: s.store, Bucket: objects, Node: func() string { return "" }, Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler)})
 	s.world, s.ownRuns = newWorld(s, o), make(map[string]int)
 	for i := range nodes {
 		n := newNode(s, o, fmt.Sprint("n", i))
