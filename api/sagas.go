@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -85,11 +84,9 @@ func (s *server) deleteSaga(c echo.Context) error {
 // headView returns a saga as lists show it: from its row, without input and output. The row may be
 // one step older than the journal.
 func headView(h journal.Head) (machine.View, error) {
-	var sum saga.Summary
-	if len(h.Summary) > 0 {
-		if err := json.Unmarshal(h.Summary, &sum); err != nil {
-			return machine.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, saga.ErrUnreadable, err)
-		}
+	sum, err := saga.ReadSummary(h.Summary)
+	if err != nil {
+		return machine.View{}, fmt.Errorf("saga %s: %w: summary: %w", h.ID, saga.ErrUnreadable, err)
 	}
 	v := machine.View{
 		ID: h.ID.String(), Definition: h.Definition, Version: versionName(h.Version), SHA256: h.SHA256,

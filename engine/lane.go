@@ -344,11 +344,13 @@ func (l *Lane) endTask(r *run, path string, end saga.EndTask, at time.Time) erro
 
 // write appends a record to the saga's journal in memory and applies it. It is not durable yet.
 func (l *Lane) write(r *run, d machine.Draft) error {
+	prev := r.m.Hash()
 	rec, err := r.m.Append(d, l.now, l.node)
 	if err != nil {
 		return err
 	}
 	if r.next.Records == nil {
+		r.next.Prev, r.next.Alike = prev, alike(r.m.Definition())
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
@@ -367,6 +369,14 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 	r.next.Messages = append(r.next.Messages, r.m.Messages(rec)...)
 	r.moved, r.watches = l.now, 0
 	return nil
+}
+
+// alike describes the records of a definition's sagas. Those of sessions are not known before.
+func alike(def *saga.Definition) *journal.Alike {
+	if def.Session != nil {
+		return nil
+	}
+	return &journal.Alike{Name: def.Name + "@" + def.SHA256, Records: func() []journal.Record { return machine.Sample(def) }}
 }
 
 // advance continues a saga until every step waits for something, then parks it or sets its alarm.

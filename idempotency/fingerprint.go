@@ -3,22 +3,22 @@ package idempotency
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"unicode/utf8"
 )
 
-// Fingerprint returns the SHA-256, in hex, of the method, the path and the body, separated by
-// newlines. It distinguishes different requests that arrive with the same key. A JSON body counts
-// by its content: white space and the order of fields make no difference, the digits of a number
-// do. Any other body counts by its bytes.
+// Fingerprint returns the first 128 bits of the SHA-256, in unpadded base64url (RFC 4648), of the
+// method, the path and the body, separated by newlines. It distinguishes different requests that
+// arrive with the same key. A JSON body counts by its content: white space and the order of fields
+// make no difference, the digits of a number do. Any other body counts by its bytes.
 func Fingerprint(method, path string, body []byte) string {
 	h := sha256.New()
 	h.Write([]byte(method + "\n" + path + "\n"))
 	h.Write(canonical(body))
-	return hex.EncodeToString(h.Sum(nil))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
 }
 
 // canonical returns body as Marshal would write it, with the fields of its objects sorted, if it is

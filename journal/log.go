@@ -172,7 +172,12 @@ type Append struct {
 	Saga    uuid.UUID
 	Start   *Start   // only in the saga's first append: creates its row
 	Records []Record // consecutive; they continue the journal. May be empty
-	Row     *Row     // not nil: replaces the saga's row, except for the fields of Start
+	// Prev is the hash of the record before Records, nil at the start of the journal. A store that
+	// has it need not store the hash of each of the Records. It is optional, and not compared with
+	// the journal.
+	Prev  []byte
+	Alike *Alike // records that these are like, for a store that compresses them; nil: none
+	Row   *Row   // not nil: replaces the saga's row, except for the fields of Start
 	// Release means that the node no longer owns the saga. It is claimable at Row.WakeAt or,
 	// without a Row, after its ReleaseDelay.
 	Release bool
@@ -200,6 +205,15 @@ type Append struct {
 	// that the batch starts receives its messages. Messages to a saga that does not exist are
 	// dropped.
 	Messages []Message
+}
+
+// Alike describes the records of many sagas, so that a store can compress them together. It has
+// nothing of any of these sagas, because it stays when they are deleted.
+type Alike struct {
+	Name string // of what the sagas have in common: two with one name are equal, in this process
+	// Records returns records that are like those of each of these sagas. A store keeps what it
+	// needs of them, so it calls this rarely.
+	Records func() []Record `json:"-"`
 }
 
 // AfterSeq returns the last seq of the journal that an append without records was made for, or 0 if

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -278,6 +279,29 @@ type Summary struct {
 	Cost     CostView               `json:"cost"`
 	Residual []compensation.Residue `json:"residual,omitempty"`
 	Doubts   []compensation.Residue `json:"doubts,omitempty"`
+}
+
+// NoCost is the cost of a saga that has cost nothing and has no budget.
+var NoCost = CostView{Spent: "0", Reserved: "0", Wasted: "0"}
+
+var noSummary = Encode(Summary{Cost: NoCost})
+
+// Stored returns the summary as rows have it: nil for a saga without a reason, a cost or anything
+// else to say, as most are.
+func (s Summary) Stored() json.RawMessage {
+	if text := Encode(s); !bytes.Equal(text, noSummary) {
+		return text
+	}
+	return nil
+}
+
+// ReadSummary reads the summary of a row.
+func ReadSummary(stored json.RawMessage) (Summary, error) {
+	s := Summary{Cost: NoCost}
+	if len(stored) == 0 {
+		return s, nil
+	}
+	return s, json.Unmarshal(stored, &s)
 }
 
 // CostView is the cost of a saga.

@@ -47,8 +47,9 @@ var may = map[string][]string{
 	"internal/story":         {"journal", "saga", "saga/history", "retry"},
 
 	"journal/memory":      {"journal"},
-	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
-	"journal/postgres":    {"journal", "migrations", "internal/failpoint", "internal/pgsession", "internal/pgsync", "internal/recount"},
+	"journal/sqlite":      {"journal", "journal/packed", "migrations", "internal/failpoint", "internal/recount"},
+	"journal/packed":      {"journal"},
+	"journal/postgres":    {"journal", "journal/packed", "migrations", "internal/failpoint", "internal/pgsession", "internal/pgsync", "internal/recount"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 

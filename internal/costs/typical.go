@@ -4,7 +4,6 @@ package costs
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -174,8 +173,8 @@ func (t *Typical) load(ctx context.Context, definition string) error {
 			return err
 		}
 		for _, c := range page {
-			var sum saga.Summary
-			if c.EndedAt.IsZero() || json.Unmarshal(c.Summary, &sum) != nil {
+			sum, err := saga.ReadSummary(c.Summary)
+			if c.EndedAt.IsZero() || err != nil {
 				continue
 			}
 			t.add(definition, c.ID, c.EndedAt, sum.Cost)

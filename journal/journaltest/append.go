@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/gofrs/uuid/v5"
@@ -11,6 +12,7 @@ import (
 
 var appendTests = []test{
 	{"records are read as they were written", readsBack},
+	{"records after others, and like others", readsBackChained},
 	{"keeps the head", keepsHead},
 	{"records by page", pages},
 	{"the same batch again is written once", twice},
@@ -35,6 +37,49 @@ var appendTests = []test{
 	{"a release without records, repeated after another's claim", replayedRelease},
 	{"a release without records that comes late", overtakenRelease},
 	{"a big batch", bigBatch},
+}
+
+// A store that is told more about the records returns the same ones, from any seq on.
+func readsBackChained(b *bench) {
+	saga := newID()
+	records := chain(saga, nil, 1, 12)
+	alike := &journal.Alike{Name: "trip@1", Records: func() []journal.Record { return records[:3] }}
+	lengths := []int{2, 1, 3, 1, 4}
+	from := 0
+	for i, n := range lengths {
+		a := journal.Append{Saga: saga, Records: records[from : from+n]}
+		if i == 0 {
+			a.Start, a.Row = start(), row("running")
+		} else if i != 2 { // once it is not told
+			a.Prev = records[from-1].Hash
+		}
+		if i%2 == 0 {
+			a.Alike = alike
+		}
+		b.ok(a)
+		if i == 4 { // repeated with more, it writes what is missing
+			a.Records = records[from:]
+			b.ok(a)
+			break
+		}
+		from += n
+	}
+	stores := []journal.Store{b.Store}
+	if b.subject.Again != nil {
+		stores = append(stores, b.again()) // it has read nothing yet
+	}
+	for _, s := range stores {
+		for after := range int64(13) {
+			for limit := range 13 {
+				got, err := s.Records(b.ctx, saga, after, limit)
+				b.must(err)
+				diff(b, fmt.Sprintf("%d after %d", limit, after), got, records[after:min(int(after)+limit, len(records))])
+			}
+		}
+		begins, err := s.Begins(b.ctx, []uuid.UUID{saga}, 4, 1<<20)
+		b.must(err)
+		diff(b, "begins", begins[saga], records[:4])
+	}
 }
 
 func readsBack(b *bench) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -350,6 +351,9 @@ func (w *world) batch() []journal.Append {
 			}
 		}
 		a.Records = records[from:rapid.IntRange(from, len(records)).Draw(w.T, "to")]
+		if i := rapid.IntRange(0, 2).Draw(w.T, "alike"); i > 0 {
+			a.Alike = &journal.Alike{Name: strconv.Itoa(i), Records: func() []journal.Record { return records[:min(i, len(records))] }}
+		}
 		if rapid.Bool().Draw(w.T, "row") {
 			a.Row = w.row(saga)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // errContested means that an append of the batch cannot be written as it is, so the batch must be
@@ -18,7 +19,8 @@ var errContested = errors.New("contested")
 
 // part is an append of a batch that has no result yet.
 type part struct {
-	at int // index in the batch
+	at         int // index in the batch
+	dictionary *packed.Dictionary
 	journal.Append
 }
 
@@ -115,6 +117,10 @@ func regular(batch []part) bool {
 // append does not continue the journal as it is. Most batches are one statement, which costs the
 // database half as much as several.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
+	dictionaries, err := s.dictionariesFor(ctx, batch)
+	if err != nil {
+		return err
+	}
 	halted, err := s.haltedIn(ctx, node, batch)
 	if err != nil {
 		return err
@@ -123,7 +129,7 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if lock, needed := lockedBy(batch); needed {
 		stmts = append(stmts, fence(node), lock)
 	}
-	stmts = append(stmts, ownershipGuard(node, batch))
+	stmts = append(stmts, ownershipGuard(node, batch, dictionaries))
 	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, appliedMessages, changedSagas, newInbox, newBlobs, newTasks, newEvents, withdrawn, sentMessages} {
 		st, err := build(node, batch)
 		if err != nil {
@@ -142,7 +148,10 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 		err = s.transact(ctx, stmts)
 	}
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
-		return errContested
+		err = errContested
+	}
+	if errors.Is(err, errContested) {
+		s.dictionaries.Clear() // a failover may have lost a dictionary
 	}
 	return err
 }
@@ -203,7 +212,7 @@ func parents(batch []part) (all, withoutReason []pgtype.UUID) {
 // a parent, or gives it a reason, updates its row. Either that transaction commits first, and this
 // one sees it, or it waits for this one, and sees the child. (FOR KEY SHARE would not conflict with
 // it.)
-func ownershipGuard(node string, batch []part) stmt {
+func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
 	// None of these is NULL, because a comparison with NULL is neither true nor false.
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{}
 	names, versions := newest(batch)
@@ -224,7 +233,7 @@ func ownershipGuard(node string, batch []part) stmt {
 			fresh = append(fresh, id(a.Saga))
 		}
 	}
-	if len(sagas) == 0 && len(names) == 0 && len(parentIDs) == 0 {
+	if len(sagas) == 0 && len(names) == 0 && len(parentIDs) == 0 && len(dictionaries) == 0 {
 		return fence(node)
 	}
 	// The planner never turns scalar subqueries into joins, so each is one index lookup, whatever
@@ -233,13 +242,16 @@ func ownershipGuard(node string, batch []part) stmt {
 		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL AND (reason = '' OR NOT id = ANY($9)) ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
-				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents))::int
+				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents)
+				AND cardinality($10::bigint[]) = (SELECT count(*) FROM dictionaries WHERE id = ANY($10)))::int
 		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, last)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
-		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)
-		AND (a.last = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.last + 1) IS NULL)`,
-		args: []any{node, sagas, before, fresh, names, versions, rows, parentIDs, withoutReason}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		AND CASE WHEN a.before > 0 THEN ` + lastSeq + ` = a.before WHEN a.last > 0 THEN ` + lastSeq + ` <= a.last ELSE true END`,
+		args: []any{node, sagas, before, fresh, names, versions, rows, parentIDs, withoutReason, dictionaries}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
+
+// lastSeq is the seq of the last record of the journal of a, 0 if there is none.
+const lastSeq = `coalesce((SELECT j.last FROM journal j WHERE j.saga_id = a.id ORDER BY j.seq DESC LIMIT 1), 0)`
 
 // newest returns the versions that must be the newest of their definitions, without duplicates.
 func newest(batch []part) (names []string, versions []int32) {
@@ -254,43 +266,24 @@ func newest(batch []part) (names []string, versions []int32) {
 	return names, versions
 }
 
-// newRecords inserts the records.
+// newRecords inserts the records, one row for each append.
 func newRecords(_ string, batch []part) (stmt, error) {
-	var (
-		saga                               []pgtype.UUID
-		seq, at                            []int64
-		kind, path, way, key, class, wrote []string
-		attempt, generation                []int32
-		data, hash                         [][]byte
-	)
-	n := 0
+	n := len(batch)
+	saga, at, seq, last, data := make([]pgtype.UUID, 0, n), make([]int64, 0, n), make([]int32, 0, n), make([]int32, 0, n), make([][]byte, 0, n)
 	for i := range batch {
-		n += len(batch[i].Records)
+		p := &batch[i]
+		if len(p.Records) == 0 {
+			continue
+		}
+		row := packed.Encode(p.Saga, p.Prev, p.Records, p.dictionary)
+		saga, at = append(saga, id(p.Saga)), append(at, row.At.UnixMilli())
+		seq, last, data = append(seq, int32(row.First)), append(last, int32(row.Last)), append(data, row.Value)
 	}
-	if n == 0 {
+	if len(saga) == 0 {
 		return stmt{}, nil
 	}
-	saga, seq, at = make([]pgtype.UUID, 0, n), make([]int64, 0, n), make([]int64, 0, n)
-	attempt, generation = make([]int32, 0, n), make([]int32, 0, n)
-	for _, text := range []*[]string{&kind, &path, &way, &key, &class, &wrote} {
-		*text = make([]string, 0, n)
-	}
-	data, hash = make([][]byte, 0, n), make([][]byte, 0, n)
-	for i := range batch {
-		for k := range batch[i].Records {
-			r := &batch[i].Records[k]
-			saga = append(saga, id(batch[i].Saga))
-			seq, at = append(seq, r.Seq), append(at, r.At.UnixMilli())
-			kind, path, way = append(kind, string(r.Kind)), append(path, r.Path), append(way, string(r.Way))
-			attempt, generation = append(attempt, int32(r.Attempt)), append(generation, int32(r.Generation))
-			key, class, wrote = append(key, r.Key), append(class, string(r.Class)), append(wrote, r.Node)
-			data, hash = append(data, r.Data), append(hash, r.Hash)
-		}
-	}
-	return stmt{query: `INSERT INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)
-		SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::int[], $8::int[],
-			$9::text[], $10::text[], $11::text[], $12::bytea[], $13::bytea[])`,
-		args: []any{saga, seq, at, kind, path, way, attempt, generation, key, class, wrote, data, hash}}, nil
+	return stmt{query: `INSERT INTO journal (saga_id, at, seq, last, data)
+		SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::bytea[])`, args: []any{saga, at, seq, last, data}}, nil
 }
 
 // appliedMessages marks messages as applied. It runs before changedSagas, which reads the counter

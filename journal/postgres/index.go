@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `SELECT id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
+const headColumns = `SELECT id, definition, version, encode(sha256, 'hex'), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(row pgx.CollectableRow) (journal.Head, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gofrs/uuid/v5"
@@ -13,6 +14,7 @@ import (
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // Claim implements journal.Log. It chooses and locks the sagas before it sends the COMMIT, so their
@@ -137,14 +139,16 @@ func (s *Store) takeOwnership(ctx context.Context, conn connection, node string,
 
 // Records implements journal.Log.
 func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
-	rows, err := s.pool.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id(saga), after, max(limit, 0))
+	after, limit = min(max(after, 0), math.MaxInt32), min(max(limit, 0), math.MaxInt32)
+	rows, err := s.pool.Query(ctx, recordsQuery, id(saga), after, after+int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("records of %s: %w", saga, err)
 	}
-	out, err := collect(rows, func(row pgx.CollectableRow) (r journal.Record, err error) {
-		_, err = scanRecord(row, &r)
-		return r, err
-	})
+	found, err := collectRows(rows, math.MaxInt)
+	var out []journal.Record
+	if err == nil {
+		out, err = packed.Records(saga, found.Of(saga), after, limit, s.find(ctx))
+	}
 	if err == nil && len(out) == 0 {
 		err = s.exists(ctx, saga)
 	}
@@ -154,39 +158,21 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 	return out, nil
 }
 
-const recordColumns = `saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash`
-
-func scanRecord(row pgx.CollectableRow, r *journal.Record) (saga uuid.UUID, err error) {
-	var u pgtype.UUID
-	var at int64
-	var data []byte
-	err = row.Scan(&u, &r.Seq, &at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
-		(*string)(&r.Class), &r.Node, &data, &r.Hash)
-	r.At, r.Data = toTime(at), data
-	return u.Bytes, err
-}
+var recordsQuery = `SELECT ` + rowColumns + ` FROM journal j WHERE ` + rowsFrom(`$1`, `$2::bigint`) + ` AND j.seq <= $3::bigint ORDER BY j.seq`
 
 // Begins implements journal.Log.
 func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
-	rows, err := s.pool.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), max(limit, 0))
+	limit = min(max(limit, 0), math.MaxInt32)
+	rows, err := s.pool.Query(ctx, `SELECT `+rowColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), limit)
 	if err != nil {
 		return nil, fmt.Errorf("begins: %w", err)
 	}
-	defer rows.Close()
 	out := make(map[uuid.UUID][]journal.Record, len(sagas))
-	for rows.Next() {
-		var r journal.Record
-		saga, err := scanRecord(rows, &r)
-		if err != nil {
-			return nil, fmt.Errorf("begins: %w", err)
-		}
-		out[saga] = append(out[saga], r)
-		if bytes -= len(r.Data); bytes < 0 {
-			delete(out, saga)
-			return out, nil
-		}
+	found, err := collectRows(rows, bytes)
+	if err == nil {
+		_, err = found.Begins(out, limit, bytes, s.find(ctx))
 	}
-	if err := rows.Err(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("begins: %w", err)
 	}
 	return out, nil

@@ -3,18 +3,21 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"math"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // snapshot is the state of the database, at one moment, that a batch depends on.
 type snapshot struct {
 	fenced  bool
 	sagas   map[uuid.UUID]snapshotSaga
+	written *packed.Collection // the rows that may have records of the batch
 	hashes  map[uuid.UUID]map[int64][]byte
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
@@ -48,6 +51,9 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 			if settled {
 				out[p.at] = res
 				continue
+			}
+			if written := len(p.Records) - len(missing); written > 0 {
+				p.Prev = p.Records[written-1].Hash
 			}
 			p.Start, p.Records = nil, missing
 		} else {
@@ -156,6 +162,9 @@ func (s *Store) snapshot(ctx context.Context, node string, batch []part) (have *
 		have, err = s.readSnapshot(ctx, node, batch)
 		return err
 	})
+	if err == nil {
+		err = have.readHashes(s.find(ctx))
+	}
 	return have, err
 }
 
@@ -180,7 +189,7 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
-	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ANY($1)`,
+	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT max(last) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ANY($1)`,
 		sagas).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var saga snapshotSaga
@@ -190,8 +199,10 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 		})
 		return err
 	})
-	b.Queue(`SELECT j.saga_id, j.seq, j.hash FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, lo, hi)
-		JOIN journal j ON j.saga_id = a.id AND j.seq BETWEEN a.lo AND a.hi`, sagas, lo, hi).Query(h.scanHashes)
+	b.Queue(writtenQuery, sagas, lo, hi).Query(func(rows pgx.Rows) (err error) {
+		h.written, err = collectRows(rows, math.MaxInt)
+		return err
+	})
 	b.Queue(`SELECT start_key, id FROM sagas WHERE start_key = ANY($1)`, keys).Query(func(rows pgx.Rows) error {
 		var key string
 		var u pgtype.UUID
@@ -243,16 +254,30 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 	return h, nil
 }
 
-func (h *snapshot) scanHashes(rows pgx.Rows) error {
-	var u pgtype.UUID
-	var seq int64
-	var hash []byte
-	_, err := pgx.ForEachRow(rows, []any{&u, &seq, &hash}, func() error {
-		if h.hashes[u.Bytes] == nil {
-			h.hashes[u.Bytes] = map[int64][]byte{}
+// writtenQuery selects the rows that have the records from lo to hi of sagas, and the rows that
+// packed.Records needs before them.
+var writtenQuery = `SELECT ` + rowColumns + ` FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, lo, hi)
+	JOIN journal j ON ` + rowsFrom(`a.id`, `a.lo`) + ` AND j.seq <= a.hi ORDER BY j.saga_id, j.seq`
+
+// readHashes sets the hashes of the records in the rows.
+func (h *snapshot) readHashes(find packed.Finder) error {
+	for saga := range h.sagas {
+		rows := h.written.Of(saga)
+		if len(rows) == 0 {
+			continue
 		}
-		h.hashes[u.Bytes][seq] = bytes.Clone(hash)
-		return nil
-	})
-	return err
+		after := int64(0)
+		if rows[0].First > 1 {
+			after = rows[0].Last
+		}
+		records, err := packed.Records(saga, rows, after, math.MaxInt, find)
+		if err != nil {
+			return err
+		}
+		h.hashes[saga] = make(map[int64][]byte, len(records))
+		for i := range records {
+			h.hashes[saga][records[i].Seq] = records[i].Hash
+		}
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -98,11 +100,12 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 // newSagas inserts the rows of new sagas in their state after the append.
 func newSagas(node string, batch []part) (stmt, error) {
 	var (
-		c                                          rows
-		definition, sha, key, hash, unique, opener []string
-		version                                    []int32
-		parent, retryOf, forkedFrom                []pgtype.UUID
-		created                                    []*int64
+		c                                     rows
+		definition, key, hash, unique, opener []string
+		sha                                   [][]byte
+		version                               []int32
+		parent, retryOf, forkedFrom           []pgtype.UUID
+		created                               []*int64
 	)
 	for i := range batch {
 		a := &batch[i]
@@ -113,7 +116,11 @@ func newSagas(node string, batch []part) (stmt, error) {
 		if err := c.add(a); err != nil {
 			return stmt{}, err
 		}
-		definition, version, sha = append(definition, st.Definition), append(version, int32(st.Version)), append(sha, st.SHA256)
+		sum, err := hex.DecodeString(st.SHA256)
+		if err != nil {
+			return stmt{}, fmt.Errorf("the SHA-256 of %s: %w", st.Definition, err)
+		}
+		definition, version, sha = append(definition, st.Definition), append(version, int32(st.Version)), append(sha, sum)
 		key, hash, unique = append(key, clean(st.Key)), append(hash, st.Hash), append(unique, clean(st.Unique))
 		opener = append(opener, clean(st.Opener))
 		parent, retryOf, forkedFrom = append(parent, optionalID(st.Parent)), append(retryOf, optionalID(st.RetryOf)), append(forkedFrom, optionalID(st.ForkedFrom))
@@ -129,6 +136,6 @@ var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, se
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener)
 		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.FirstRetryDelay.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, search_text, CASE WHEN release THEN NULL ELSE $14 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at, NULLIF(opener, '')
-		FROM ` + unnestRows + `, $15::text[], $16::int[], $17::text[], $18::text[], $19::text[], $20::text[],
+		FROM ` + unnestRows + `, $15::text[], $16::int[], $17::bytea[], $18::text[], $19::text[], $20::text[],
 			$21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::text[])
 			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener)`)

@@ -25,6 +25,7 @@ import (
 	"recourse/internal/pgsync"
 	"recourse/internal/recount"
 	"recourse/journal"
+	"recourse/journal/packed"
 	"recourse/migrations"
 )
 
@@ -52,7 +53,8 @@ type Store struct {
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas of a Claim with an unknown result
 
-	lineage *lineage
+	lineage      *lineage
+	dictionaries packed.Dictionaries
 }
 
 var _ journal.Store = (*Store)(nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,14 +12,22 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // Append implements journal.Log.
 func (s *Store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	results := make([]journal.Result, len(batch))
-	err := s.w.do(ctx, func(t *tx) error { return t.appendAll(node, s.clock(), batch, results) })
+	var w wanted
+	err := s.w.do(ctx, func(t *tx) error {
+		w = wanted{}
+		return t.appendAll(node, s.clock(), batch, results, &w)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("append: %w", err)
+	}
+	for d, text := range w.dictionaries {
+		s.w.dictionaries.Stored(d, text)
 	}
 	for i := range batch {
 		if batch[i].ClaimableNow() || batch[i].HasOthersWork() {
@@ -32,7 +41,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 // appendAll applies a batch. Its appends are for different sagas, so it first reads the state of
 // all sagas. Then it writes the rows one after the other, because the end of one saga may free what
 // another start takes, then all records, and finally the messages to other sagas.
-func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result) error {
+func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result, w *wanted) error {
 	if err := t.fence(node); err != nil {
 		return err
 	}
@@ -40,13 +49,12 @@ func (t *tx) appendAll(node string, now int64, batch []journal.Append, results [
 	if err != nil {
 		return err
 	}
-	var w wanted
 	for i := range batch {
-		if results[i], err = t.append(node, now, &batch[i], stand[i], &w); err != nil {
+		if results[i], err = t.append(node, now, &batch[i], stand[i], w); err != nil {
 			return fmt.Errorf("saga %s: %w", batch[i].Saga, err)
 		}
 	}
-	if err := t.insert(&w); err != nil {
+	if err := t.insert(w); err != nil {
 		return err
 	}
 	for i := range w.messages {
@@ -88,7 +96,9 @@ func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *w
 	case !st.owned:
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
-	w.add(a.Saga, fresh)
+	if err := t.pack(a, fresh, w); err != nil {
+		return journal.Result{}, err
+	}
 	if err := t.bring(now, a, w); err != nil {
 		return journal.Result{}, err
 	}
@@ -108,20 +118,22 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 		return a.Records, nil
 	}
 	from := a.Records[0].Seq
-	common := int64(0)
-	err := t.query(`SELECT hash FROM journal WHERE saga_id = ? AND seq >= ? ORDER BY seq LIMIT +?`,
-		[]any{a.Saga.Bytes(), from, len(a.Records)}, func(scan func(...any) error) error {
-			var hash []byte
-			if err := scan(&hash); err != nil {
-				return err
-			}
-			if !bytes.Equal(hash, a.Records[common].Hash) {
-				return journal.ErrConflict
-			}
-			common++
-			return nil
-		})
-	return a.Records[common:], err
+	rows, err := packedRows(func(each func(func(...any) error) error) error {
+		return t.query(recordsQuery, []any{a.Saga.Bytes(), a.Saga.Bytes(), from - 1, from + int64(len(a.Records)) - 1}, each)
+	})
+	if err != nil {
+		return nil, err
+	}
+	written, err := packed.Records(a.Saga, rows, from-1, len(a.Records), t.find)
+	if err != nil {
+		return nil, err
+	}
+	for i := range written {
+		if !bytes.Equal(written[i].Hash, a.Records[i].Hash) {
+			return nil, journal.ErrConflict
+		}
+	}
+	return a.Records[len(written):], nil
 }
 
 // start creates a saga, unless its key or its unique value is taken, its version is not the newest,
@@ -158,11 +170,15 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	if err != nil {
 		return journal.Result{}, err
 	}
+	sum, err := hex.DecodeString(st.SHA256)
+	if err != nil {
+		return journal.Result{}, fmt.Errorf("the SHA-256 of %s: %w", st.Definition, err)
+	}
 	// OR FAIL: see insertQuery. SQLite assumes that the table's trigger may fail halfway.
 	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value, opener,
 		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner, search_text)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique), text(st.Opener),
+		VALUES (?, ?, ?, coalesce(?, x''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		a.Saga.Bytes(), st.Definition, st.Version, sum, text(st.Key), st.Hash, text(st.Unique), text(st.Opener),
 		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary),
 		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), millis(r.DeleteAt), owner, r.Text)
 	if err != nil {
@@ -175,7 +191,9 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		}
 		return res, err
 	}
-	w.add(a.Saga, a.Records)
+	if err := t.pack(a, a.Records, w); err != nil {
+		return journal.Result{}, err
+	}
 	if err := t.bring(now, a, w); err != nil {
 		return journal.Result{}, err
 	}

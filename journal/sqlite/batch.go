@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gofrs/uuid/v5"
-
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // One statement for many rows costs less than many statements, but the driver's time for a
@@ -14,7 +13,7 @@ import (
 const (
 	snapshotRows = 32
 	insertRows   = 4
-	insertArgs   = 13 // arguments of one record
+	insertArgs   = 5 // arguments of one row of the journal
 )
 
 // snapshot is the state of a saga before an append.
@@ -41,7 +40,7 @@ func snapshotQuery(n int) string {
 		fmt.Fprintf(&b, "(%d, ?)", i)
 	}
 	b.WriteString(`) SELECT i, owner IS ?, EXISTS (SELECT 1 FROM inbox WHERE saga_id = s.id), delete_at IS NOT NULL, claims, pending_messages,
-		coalesce((SELECT max(seq) FROM journal WHERE saga_id = s.id), 0), labels FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
+		coalesce((SELECT max(last) FROM journal WHERE saga_id = s.id), 0), labels FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
 	return b.String()
 }
 
@@ -75,33 +74,26 @@ func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
 	return out, nil
 }
 
-// wanted are the arguments of the records to insert, and the messages to send after them.
+// wanted are the arguments of the rows of the journal to insert, and the messages to send after
+// them.
 type wanted struct {
-	args     []any
-	messages []journal.Message
-}
-
-func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
-	id := any(saga.Bytes())
-	for i := range records {
-		r := &records[i]
-		w.args = append(w.args, id, r.Seq, r.At.UnixMilli(), string(r.Kind), r.Path, string(r.Way),
-			r.Attempt, r.Generation, r.Key, string(r.Class), r.Node, blob(r.Data), r.Hash)
-	}
+	args         []any
+	messages     []journal.Message
+	dictionaries map[*packed.Dictionary][]byte // those that the batch writes, and what the file then has
 }
 
 var insertOne, insertMany = insertQuery(1), insertQuery(insertRows)
 
-// insertQuery returns the statement that inserts n records. It says OR FAIL because an error rolls
+// insertQuery returns the statement that inserts n rows. It says OR FAIL because an error rolls
 // the whole transaction back: otherwise SQLite would copy each page to be able to undo this one
 // statement.
 func insertQuery(n int) string {
 	row := "(" + strings.Repeat(", ?", insertArgs)[2:] + ")"
-	return `INSERT OR FAIL INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash) VALUES ` +
+	return `INSERT OR FAIL INTO journal (saga_id, seq, last, at, data) VALUES ` +
 		strings.Repeat(", "+row, n)[2:]
 }
 
-// insert inserts the records in order.
+// insert inserts the rows in order.
 func (t *tx) insert(w *wanted) error {
 	for args := w.args; len(args) > 0; {
 		query, n := insertMany, insertRows*insertArgs

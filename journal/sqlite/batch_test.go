@@ -128,9 +128,16 @@ func TestBatchFails(t *testing.T) {
 		journal.Seal(a.Saga, nil, &a.Records[0])
 		batch = append(batch, a)
 	}
-	hash := &batch[2*insertRows+insertRows/2].Records[0].Hash
-	good := *hash
-	*hash = nil // it is NOT NULL
+	change := func(query string) {
+		t.Helper()
+		conn := turnOf(t, s)
+		defer s.w.turns.give(conn)
+		if _, err := conn.ExecContext(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(fmt.Sprintf(`CREATE TRIGGER refuses BEFORE INSERT ON journal WHEN new.saga_id = x'%x' BEGIN SELECT RAISE(FAIL, 'refused'); END`,
+		batch[2*insertRows+insertRows/2].Saga.Bytes()))
 	if _, err := s.Append(ctx, "n", batch); err == nil || errors.Is(err, journal.ErrUnknown) {
 		t.Fatalf("Append = %v, want a plain error", err)
 	}
@@ -140,7 +147,7 @@ func TestBatchFails(t *testing.T) {
 	if orphans, err := s.Orphans(ctx, 10); err != nil || len(orphans) > 0 {
 		t.Fatalf("%d sagas have records, %v", len(orphans), err)
 	}
-	*hash = good
+	change(`DROP TRIGGER refuses`)
 	out, err := s.Append(ctx, "n", batch)
 	if err != nil || out[0].Err != nil {
 		t.Fatal(out, err)

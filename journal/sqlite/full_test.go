@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	saga := uuid.Must(uuid.NewV7())
-	r := journal.Record{Seq: 1, At: time.UnixMilli(1), Kind: journal.Started, Data: make([]byte, 1<<20)}
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1), Kind: journal.Started, Data: noise(1 << 20)}
 	journal.Seal(saga, nil, &r)
 	batch := []journal.Append{{Saga: saga, Start: &journal.Start{Definition: "d"}, Records: []journal.Record{r}}}
 
@@ -98,4 +99,11 @@ func TestPingCommits(t *testing.T) {
 	if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 0 {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
+}
+
+// noise returns bytes that cannot be compressed.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
 }

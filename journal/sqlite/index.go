@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
+const headColumns = `id, definition, version, lower(hex(sha256)), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(scan func(...any) error) (journal.Head, error) {

@@ -6,12 +6,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 // Claim implements journal.Log. After a COMMIT with an unknown result, the next Claim returns the
@@ -116,18 +118,18 @@ func (t *tx) take(query string, args ...any) (out []journal.Claimed, err error) 
 
 // Records implements journal.Log.
 func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
-	rows, err := s.read(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ? AND seq > ? ORDER BY seq LIMIT +?`, saga.Bytes(), after, max(limit, 0))
-	if err != nil {
-		return nil, fmt.Errorf("records: %w", err)
-	}
-	var out []journal.Record
-	var row recordRow
-	dest := row.dest()
-	err = walk(rows, func(scan func(...any) error) error {
-		err := scan(dest...)
-		out = append(out, row.record())
-		return err
+	after, limit = min(max(after, 0), math.MaxInt32), min(max(limit, 0), math.MaxInt32)
+	found, err := packedRows(func(each func(func(...any) error) error) error {
+		rows, err := s.read(ctx, recordsQuery, saga.Bytes(), saga.Bytes(), after, after+int64(limit))
+		if err != nil {
+			return err
+		}
+		return walk(rows, each)
 	})
+	var out []journal.Record
+	if err == nil {
+		out, err = packed.Records(saga, found, after, limit, s.find(ctx))
+	}
 	if err == nil && len(out) == 0 {
 		err = s.exists(ctx, saga)
 	}
@@ -135,24 +137,6 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 		return nil, fmt.Errorf("records of %s: %w", saga, err)
 	}
 	return out, nil
-}
-
-const recordColumns = `seq, at, kind, path, way, attempt, generation, key, class, node, data, hash`
-
-// recordRow scans these columns of one row after the other.
-type recordRow struct {
-	journal.Record
-	at int64
-}
-
-func (r *recordRow) dest() []any {
-	return []any{&r.Seq, &r.at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
-		(*string)(&r.Class), &r.Node, (*[]byte)(&r.Data), &r.Hash}
-}
-
-func (r *recordRow) record() journal.Record {
-	r.At = toTime(r.at)
-	return r.Record
 }
 
 func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {

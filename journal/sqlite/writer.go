@@ -11,6 +11,7 @@ import (
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
+	"recourse/journal/packed"
 )
 
 var errClosed = errors.New("sqlite store is closed")
@@ -19,9 +20,10 @@ var errClosed = errors.New("sqlite store is closed")
 // database/sql considers a connection clean after a failed COMMIT, although SQLite may still be
 // inside the transaction.
 type writer struct {
-	db    *sql.DB
-	turns turns
-	stmts map[string]*sql.Stmt
+	db           *sql.DB
+	turns        turns
+	stmts        map[string]*sql.Stmt
+	dictionaries packed.Dictionaries
 }
 
 func openWriter(ctx context.Context, dsn string) (*writer, error) {
@@ -67,7 +69,7 @@ func (w *writer) transact(ctx context.Context, urgent bool, f func(*tx) error) e
 		return err
 	}
 	defer w.turns.give(conn)
-	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, found: map[version]bool{}}
+	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, dictionaries: &w.dictionaries, found: map[version]bool{}}
 	_, err = t.exec(`BEGIN IMMEDIATE`)
 	// From here on the transaction is short and ends in any case. A cancellable context would cost
 	// the driver a goroutine for each statement.
@@ -110,10 +112,11 @@ func refused(err error) bool {
 
 // tx is a transaction in progress.
 type tx struct {
-	ctx   context.Context
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
-	found map[version]bool // versions that newest has accepted
+	ctx          context.Context
+	conn         *sql.Conn
+	stmts        map[string]*sql.Stmt
+	dictionaries *packed.Dictionaries
+	found        map[version]bool // versions that newest has accepted
 }
 
 // end ends the transaction. If SQLite has rolled back by itself, a ROLLBACK is no error.

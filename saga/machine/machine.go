@@ -125,6 +125,9 @@ func (m *Machine) Definition() *saga.Definition { return m.def }
 // Seq returns the seq of the last record, 0 for none.
 func (m *Machine) Seq() int64 { return m.seq }
 
+// Hash returns the hash of the last record, nil for none.
+func (m *Machine) Hash() []byte { return m.hash }
+
 // At returns the time of the last record.
 func (m *Machine) At() time.Time { return m.at }
 

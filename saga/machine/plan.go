@@ -80,6 +80,8 @@ type planner struct {
 	plan  Plan
 	worst retry.Money
 	undo  bool // Undo is complete: the pivot was reached
+
+	records []journal.Record // all that were written, and the intents of compensations
 }
 
 // MakePlan drives a saga of def, started with d (see [BeginPlan]) at the time at, to its end. Each
@@ -88,8 +90,32 @@ type planner struct {
 // taken is listed; a loop over an unknown list has one iteration. An error means that the machine
 // could not apply its own records.
 func MakePlan(def *saga.Definition, d saga.StartedData, stubs map[string]json.RawMessage, at time.Time) (Plan, error) {
-	p := &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
+	p := newPlanner(def, stubs, at)
+	return p.run(d)
+}
+
+// Sample returns records like those that the sagas of def have, with placeholders for what a saga
+// brings with it: those of a plan, and the intents of its compensations. A definition that cannot
+// be planned, even one that makes the machine panic, has fewer.
+func Sample(def *saga.Definition) (records []journal.Record) {
+	p := newPlanner(def, nil, time.UnixMilli(0).UTC())
+	defer func() {
+		_ = recover()
+		finished := saga.FinishedData{Status: saga.Succeeded, Output: placeholder("output")}
+		p.records = append(p.records, journal.Record{Kind: journal.Finished, Data: saga.Encode(finished)})
+		records = p.records
+	}()
+	d, _ := BeginPlan(def, StartOptions{Actor: "anonymous"})
+	_, _ = p.run(d)
+	return nil
+}
+
+func newPlanner(def *saga.Definition, stubs map[string]json.RawMessage, at time.Time) *planner {
+	return &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
 		plan: Plan{Saga: uuid.Nil.String(), Steps: []PlannedStep{}, Undo: []string{}, Approvals: []string{}}}
+}
+
+func (p *planner) run(d saga.StartedData) (Plan, error) {
 	p.m.outline = &outline{when: make(map[string]string), vague: make(map[string]string)}
 	if err := p.write(p.m.Start(d)); err != nil {
 		return Plan{}, err
@@ -112,7 +138,8 @@ func (p *planner) note(text string, args ...any) {
 }
 
 func (p *planner) write(d Draft) error {
-	_, err := p.m.Append(d, p.at, "plan")
+	r, err := p.m.Append(d, p.at, "plan")
+	p.records = append(p.records, r)
 	return err
 }
 
@@ -290,6 +317,8 @@ func (p *planner) compensation(path string) *Planned {
 		return u
 	}
 	u.Request, u.Key = request, key
+	p.records = append(p.records, journal.Record{Kind: journal.Intent, Path: path, Way: journal.Undo, Attempt: 1, Key: key, Node: "plan",
+		Data: saga.Encode(saga.IntentData{Request: request, RequestHash: request.Hash()})})
 	return u
 }
 

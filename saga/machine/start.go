@@ -170,7 +170,7 @@ func (m *Machine) Row() journal.Row {
 	status := m.Status()
 	r := journal.Row{
 		Status: string(status), Labels: maps.Clone(m.labels), WakeAt: m.WakeAt(), Seq: m.seq, UpdatedAt: m.at,
-		Summary: saga.Encode(saga.Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual, Doubts: m.Doubts()}),
+		Summary: saga.Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual, Doubts: m.Doubts()}.Stored(),
 	}
 	if m.reason != nil {
 		r.Reason = m.reason.Code

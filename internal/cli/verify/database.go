@@ -173,9 +173,13 @@ func (w *walker) readInbox() error {
 func (w *walker) one(h journal.Head) error {
 	for try := 1; ; try++ {
 		s, err := w.read(h)
-		if errors.Is(err, journal.ErrNotFound) {
+		switch {
+		case errors.Is(err, journal.ErrNotFound):
 			return nil // deleted concurrently
-		} else if err != nil {
+		case errors.Is(err, journal.ErrBroken):
+			w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 2, Saga: h.ID, Seq: int64(len(s.Records)) + 1, Text: err.Error()}}})
+			return nil
+		case err != nil:
 			return err
 		}
 		d, lacking, err := w.define(&s)

@@ -43,7 +43,7 @@ func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
 // Add counts one saga in each tally. After an error, which wraps saga.ErrUnreadable, the tallies
 // must not be used.
 func Add(c journal.Cost, tallies ...*Tally) error {
-	var sum struct{ Cost saga.CostView }
+	sum := struct{ Cost saga.CostView }{saga.NoCost}
 	if len(c.Summary) > 0 {
 		if err := json.Unmarshal(c.Summary, &sum); err != nil {
 			return unreadable(c, err)

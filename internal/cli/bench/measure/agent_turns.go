@@ -111,7 +111,7 @@ func (c *agents) stored(ctx context.Context, a *agent) (n int64, err error) {
 		return 0, err
 	}
 	defer db.Close()
-	const size = `SELECT (SELECT sum(16 + 8 + 8 + length(kind) + length(path) + length(way) + length(class) + length(key) + length(node) + ifnull(length(data), 0) + length(hash)) FROM journal WHERE saga_id = ?1) +
+	const size = `SELECT (SELECT sum(16 + 4 + 4 + 8 + length(data)) FROM journal WHERE saga_id = ?1) +
 		(SELECT sum(16 + length(hash) + length(data)) FROM blobs WHERE saga_id = ?1)`
 	err = db.QueryRowContext(ctx, size, a.id.Bytes()).Scan(&n)
 	return n, err

@@ -19,7 +19,7 @@ CREATE TABLE sagas (
     id               BLOB    NOT NULL PRIMARY KEY,
     definition       TEXT    NOT NULL,
     version          INTEGER NOT NULL,
-    sha256           TEXT    NOT NULL,
+    sha256           BLOB    NOT NULL,
     start_key        TEXT    NULL,
     start_hash       TEXT    NOT NULL,
     unique_value     TEXT    NULL,
@@ -79,23 +79,23 @@ CREATE TRIGGER sagas_unlabelled AFTER DELETE ON sagas WHEN old.labels <> '{}' BE
     DELETE FROM saga_labels WHERE (name, value, saga_id) IN (SELECT key, value, old.id FROM json_each(old.labels));
 END;
 
--- The journal is insert-only. Its primary key is the compare-and-swap against a second writer.
+-- The journal is insert-only. A row has the records of one append, packed. Its primary key is the
+-- compare-and-swap against a second writer.
 CREATE TABLE journal (
-    saga_id    BLOB    NOT NULL,
-    seq        INTEGER NOT NULL,
-    at         INTEGER NOT NULL,
-    kind       TEXT    NOT NULL,
-    path       TEXT    NOT NULL,
-    way        TEXT    NOT NULL,
-    attempt    INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    key        TEXT    NOT NULL,
-    class      TEXT    NOT NULL,
-    node       TEXT    NOT NULL,
-    data       BLOB    NULL,
-    hash       BLOB    NOT NULL,
+    saga_id BLOB    NOT NULL,
+    seq     INTEGER NOT NULL, -- of the first record
+    last    INTEGER NOT NULL, -- seq of the last record
+    at      INTEGER NOT NULL, -- of the last record
+    data    BLOB    NOT NULL,
     PRIMARY KEY (saga_id, seq)
 ) WITHOUT ROWID;
+
+-- Text that records are like, by which rows of the journal are compressed. Rows of the journal
+-- cannot be read without the text that they name, so none is deleted.
+CREATE TABLE dictionaries (
+    id   INTEGER NOT NULL PRIMARY KEY, -- the first 32 bits of the text's SHA-256
+    data BLOB    NOT NULL
+);
 
 -- Content that records refer to by its hash, which is the SHA-256 of the content before it was
 -- compressed. Erasing the content of a saga leaves its journal as it is. The table has rowids, so

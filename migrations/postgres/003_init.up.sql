@@ -20,7 +20,7 @@ CREATE TABLE sagas (
     id               uuid    NOT NULL PRIMARY KEY,
     definition       text    NOT NULL,
     version          integer NOT NULL,
-    sha256           text    NOT NULL,
+    sha256           bytea   NOT NULL,
     start_key        text    NULL,
     start_hash       text    NOT NULL,
     unique_value     text    NULL,
@@ -83,22 +83,24 @@ CREATE TRIGGER sagas_labelled AFTER INSERT ON sagas FOR EACH ROW WHEN (NEW.label
 CREATE TRIGGER sagas_relabelled AFTER UPDATE OF labels ON sagas FOR EACH ROW WHEN (OLD.labels <> NEW.labels) EXECUTE FUNCTION relabel();
 CREATE TRIGGER sagas_unlabelled AFTER DELETE ON sagas FOR EACH ROW WHEN (OLD.labels <> '{}') EXECUTE FUNCTION relabel();
 
--- The journal is insert-only. Its primary key is the compare-and-swap against a second writer.
+-- The journal is insert-only. A row has the records of one append, packed. Its primary key is the
+-- compare-and-swap against a second writer.
 CREATE TABLE journal (
-    saga_id    uuid    NOT NULL,
-    seq        bigint  NOT NULL,
-    at         bigint  NOT NULL, -- by the writer's clock
-    kind       text    NOT NULL,
-    path       text    NOT NULL,
-    way        text    NOT NULL,
-    attempt    integer NOT NULL,
-    generation integer NOT NULL,
-    key        text    NOT NULL,
-    class      text    NOT NULL,
-    node       text    NOT NULL,
-    data       bytea   NULL,
-    hash       bytea   NOT NULL,
+    saga_id uuid    NOT NULL,
+    at      bigint  NOT NULL, -- of the last record, by the writer's clock
+    seq     integer NOT NULL, -- of the first record
+    last    integer NOT NULL, -- seq of the last record
+    data    bytea   NOT NULL,
     PRIMARY KEY (saga_id, seq)
+);
+-- The data is compressed already.
+ALTER TABLE journal ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Text that records are like, by which rows of the journal are compressed. Rows of the journal
+-- cannot be read without the text that they name, so none is deleted.
+CREATE TABLE dictionaries (
+    id   bigint NOT NULL PRIMARY KEY, -- the first 32 bits of the text's SHA-256
+    data bytea  NOT NULL
 );
 
 -- Content that records refer to by its hash, which is the SHA-256 of the content before it was

@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+
+	"recourse/journal"
+	"recourse/journal/packed"
+)
+
+// pack adds the row of those records of an append that are not written yet, and writes its
+// dictionary if the file does not have it.
+func (t *tx) pack(a *journal.Append, fresh []journal.Record, w *wanted) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	d, stored := t.dictionaries.For(a.Alike)
+	if text, wrote := w.dictionaries[d]; !stored && !wrote {
+		_, err := t.exec(`INSERT INTO dictionaries (id, data) VALUES (?, ?) ON CONFLICT DO NOTHING`, int64(d.ID()), d.Text())
+		if err == nil {
+			err = t.row(dictionaryQuery, []any{int64(d.ID())}, &text)
+		}
+		if err != nil {
+			return err
+		}
+		if w.dictionaries == nil {
+			w.dictionaries = make(map[*packed.Dictionary][]byte)
+		}
+		w.dictionaries[d] = text
+	}
+	if text, wrote := w.dictionaries[d]; wrote && !bytes.Equal(text, d.Text()) {
+		d = nil
+	}
+	prev := a.Prev
+	if written := len(a.Records) - len(fresh); written > 0 {
+		prev = a.Records[written-1].Hash
+	}
+	row := packed.Encode(a.Saga, prev, fresh, d)
+	w.args = append(w.args, a.Saga.Bytes(), row.First, row.Last, row.At.UnixMilli(), row.Value)
+	return nil
+}
+
+const dictionaryQuery = `SELECT data FROM dictionaries WHERE id = ?`
+
+var errNoDictionary = errors.New("it is not in the table dictionaries, so the rows that name it cannot be read: restore the file from a backup")
+
+// find finds the dictionary of a row in a transaction.
+func (t *tx) find(id uint32) (*packed.Dictionary, error) {
+	return t.dictionaries.Find(id, func(id uint32) (text []byte, err error) {
+		return text, missingDictionary(t.row(dictionaryQuery, []any{int64(id)}, &text))
+	})
+}
+
+// find returns the function that finds dictionaries of rows.
+func (s *Store) find(ctx context.Context) packed.Finder {
+	return func(id uint32) (*packed.Dictionary, error) {
+		return s.w.dictionaries.Find(id, func(id uint32) (text []byte, err error) {
+			return text, missingDictionary(s.row(ctx, dictionaryQuery, int64(id))(&text))
+		})
+	}
+}
+
+func missingDictionary(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNoDictionary
+	}
+	return err
+}
+
+const rowColumns = `seq, last, at, data`
+
+// recordsQuery selects the rows that packed.Records needs for the records from one seq to another.
+// The first argument is the saga twice.
+const recordsQuery = `SELECT ` + rowColumns + ` FROM journal WHERE saga_id = ? AND seq >= coalesce((SELECT min(seq) FROM (SELECT seq FROM journal
+	WHERE saga_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 2)), 0) AND seq <= ? ORDER BY seq`
+
+// scanRow scans these columns, after the given ones.
+func scanRow(scan func(...any) error, before ...any) (r packed.Row, err error) {
+	var at int64
+	err = scan(append(before, &r.First, &r.Last, &at, &r.Value)...)
+	r.At = toTime(at)
+	return r, err
+}
+
+// packedRows returns the rows of one saga.
+func packedRows(query func(each func(scan func(...any) error) error) error) (out []packed.Row, err error) {
+	err = query(func(scan func(...any) error) error {
+		r, err := scanRow(scan)
+		out = append(out, r)
+		return err
+	})
+	return out, err
+}
