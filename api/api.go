@@ -40,6 +40,11 @@ type Engine interface {
 	// Watch returns a channel that receives a value after a saga's journal may have grown. It only
 	// shortens the wait for the next poll: signals may be missing. stop ends it.
 	Watch(id uuid.UUID) (grown <-chan struct{}, stop func())
+	// Follow is Watch for a caller that reads the journal, too: see engine.Engine.
+	Follow(id uuid.UUID) *journal.Feed
+	// LastSeq returns the seq of the last record of a session that this node runs, and false for
+	// any other.
+	LastSeq(session uuid.UUID) (seq int64, ok bool)
 	// Ready reports whether the engine accepts starts.
 	Ready() bool
 	// Now is the store's clock.

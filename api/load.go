@@ -124,35 +124,43 @@ func (l *live) ended() bool { return l.m.Status().Terminal() }
 // await follows the saga until holds is true, and returns whether it is. It gives up after wait,
 // and when the server stops.
 func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool) (bool, error) {
-	grown, stop := l.s.cfg.Engine.Watch(l.id)
-	defer stop()
-	// The first read comes after Watch, so that a record in between is not missed.
+	feed := l.s.cfg.Engine.Follow(l.id)
+	defer feed.Stop()
+	// The first read comes after Follow, so that a record in between is not missed.
 	if err := l.more(ctx); err != nil {
 		return false, err
 	}
-	return l.follow(ctx, grown, wait, holds)
+	return l.follow(ctx, feed, wait, holds)
 }
 
-// awaitShared is await for a request of a session, whose watch began before the session was read.
+// awaitShared is await for a request of a session, whose feed began before the session was read.
 func (l *live) awaitShared(c echo.Context, wait time.Duration, holds func() bool) (bool, error) {
-	return l.follow(c.Request().Context(), c.(*call).grown, wait, holds)
+	return l.follow(c.Request().Context(), c.(*call).feed, wait, holds)
 }
 
-// follow is await with a watch that began before the last read.
-func (l *live) follow(ctx context.Context, grown <-chan struct{}, wait time.Duration, holds func() bool) (bool, error) {
+// follow is await with a feed that began before the last read.
+func (l *live) follow(ctx context.Context, feed *journal.Feed, wait time.Duration, holds func() bool) (bool, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	poll := time.NewTicker(l.s.cfg.Limits.Poll)
 	defer poll.Stop()
 	for !holds() {
-		if wait, err := l.idle(ctx, grown, poll.C, timer.C); !wait {
+		if wait, err := l.idle(ctx, feed.Grown(), poll.C, timer.C); !wait {
 			return false, err
 		}
-		if err := l.more(ctx); err != nil {
+		if err := l.next(ctx, feed); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// next is more for a reader that has a feed.
+func (l *live) next(ctx context.Context, feed *journal.Feed) error {
+	if list := feed.After(l.m.Seq()); list != nil {
+		return l.take(list)
+	}
+	return l.more(ctx)
 }
 
 // idle waits for a reason to read the journal again. again is false when the wait is over. It

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
 )
 
 // route is one operation. Its path is echo's: `:name` for a parameter, `\:` for a colon.
@@ -106,9 +108,8 @@ type call struct {
 	read  bool
 	// release ends the use of a session that the request has; nil: it has none.
 	release func()
-	// grown receives a value after the journal of that session has grown on this node. The session
-	// was read after the watch began.
-	grown <-chan struct{}
+	// feed is that of the session, which was read after the feed began.
+	feed *journal.Feed
 }
 
 // letGo ends the use of the session before the response is written: a client may read it slowly,

@@ -95,10 +95,10 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	ctx := c.Request().Context()
 	e := s.sessions.enter(id)
 	e.mu.Lock()
-	grown, stop := s.cfg.Engine.Watch(id)
-	k.grown = grown
+	feed := s.cfg.Engine.Follow(id)
+	k.feed = feed
 	k.release = func() {
-		stop()
+		feed.Stop()
 		bytes := 0
 		if e.l != nil && e.l.bytes > sharedBytes {
 			e.l = nil
@@ -109,6 +109,9 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 		s.sessions.leave(e, bytes)
 	}
 	if e.l != nil {
+		if seq, ok := s.cfg.Engine.LastSeq(id); ok && seq == e.l.m.Seq() {
+			return e.l, nil
+		}
 		err := e.l.more(ctx)
 		if err == nil {
 			return e.l, nil

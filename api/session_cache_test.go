@@ -1,9 +1,16 @@
 package api
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga/machine"
 )
 
 // Sessions that nobody uses are dropped as soon as all of them take too much memory or are too
@@ -34,4 +41,26 @@ func TestSharedSessions(t *testing.T) {
 	if len(a.all) != mostShared || a.bytes != sum {
 		t.Errorf("%d entries with %d bytes, want %d with %d", len(a.all), a.bytes, mostShared, sum)
 	}
+}
+
+// A feed has the records as the store returns them.
+func TestFollow(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, `, "budget": "1.00 USD"`)
+		feed := x.eng.Follow(uuid.FromStringOrNil(a.id))
+		defer feed.Stop()
+		from := x.records(a.id)
+		after := from[len(from)-1].Seq
+		a.call(`{"action": "charge", "input": {"order": "A", "amount": 10}}`)
+		a.ask("/llm/openai/v1/chat/completions", `{"model": "priced", "max_tokens": 20, "messages": [{"role": "user", "content": "a"}]}`).want(200)
+		a.do("POST", "/abort", `{"reason": "enough"}`).want(202)
+		a.do("POST", "/detach", "")
+		x.until(a.id, func(v machine.View) bool { return v.Status.Terminal() })
+		<-feed.Grown()
+		got, want := feed.After(after), x.records(a.id)[len(from):]
+		got = slices.DeleteFunc(got, func(r journal.Record) bool { return r.Seq > want[len(want)-1].Seq })
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || len(want) < 8 {
+			t.Errorf("of %d records (-store +feed):\n%s", len(want), diff)
+		}
+	})
 }

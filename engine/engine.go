@@ -421,6 +421,22 @@ func (e *Engine) Ask(ctx context.Context, id, message uuid.UUID, c saga.Command)
 // by other nodes, so callers must poll as well.
 func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
 
+// Follow is Watch for a caller that reads the journal, too: the feed has what this node appends.
+// Its records are those that the store returns. The caller begins the feed before it reads the
+// journal, and then needs to read it again only if the feed does not have the next record. Stop
+// ends it.
+func (e *Engine) Follow(id uuid.UUID) *journal.Feed { return e.hub.feed(id) }
+
+// LastSeq returns the seq of the last record of a session's journal if this node knows it: it has
+// the session in memory, and the lease that makes it the only writer. Otherwise ok is false.
+// Records that were committed during the call may be missing.
+func (e *Engine) LastSeq(session uuid.UUID) (seq int64, ok bool) {
+	if !e.lease.valid() {
+		return 0, false
+	}
+	return e.hub.last(session)
+}
+
 // wakeScanner starts a scan at once.
 func (e *Engine) wakeScanner() { nudge(e.wake) }
 

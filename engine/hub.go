@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/journal"
 	"recourse/saga/machine"
 )
 
@@ -12,7 +13,9 @@ import (
 type hub struct {
 	mu       sync.Mutex
 	watchers map[uuid.UUID]map[chan struct{}]struct{}
+	feeds    map[uuid.UUID]map[*journal.Feed]struct{}
 	starters map[uuid.UUID]chan *machine.Machine
+	sessions map[uuid.UUID]int64 // session in this node's memory → seq of its last record
 }
 
 // start returns a channel that receives the machine of the saga when it has ended, or is closed if
@@ -57,6 +60,7 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 func (h *hub) released(id uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delete(h.sessions, id)
 	if ch := h.starters[id]; ch != nil {
 		delete(h.starters, id)
 		close(ch)
@@ -70,10 +74,47 @@ func (h *hub) advanced(a Advanced) {
 		delete(h.starters, a.ID)
 		ch <- a.Final
 	}
-	for ch := range h.watchers[a.ID] {
-		select {
-		case ch <- struct{}{}:
-		default:
+	if a.Machine.Definition().Session != nil {
+		if h.sessions == nil {
+			h.sessions = make(map[uuid.UUID]int64)
 		}
+		h.sessions[a.ID] = a.Records[len(a.Records)-1].Seq
 	}
+	for ch := range h.watchers[a.ID] {
+		nudge(ch)
+	}
+	for f := range h.feeds[a.ID] {
+		f.Add(a.Records)
+	}
+}
+
+// last returns the seq of the last record of a session in this node's memory.
+func (h *hub) last(id uuid.UUID) (seq int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seq, ok = h.sessions[id]
+	return seq, ok
+}
+
+// feed returns a feed of a saga. Its Stop ends it.
+func (h *hub) feed(id uuid.UUID) *journal.Feed {
+	var f *journal.Feed
+	f = journal.NewFeed(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.feeds[id], f)
+		if len(h.feeds[id]) == 0 {
+			delete(h.feeds, id)
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.feeds == nil {
+		h.feeds = make(map[uuid.UUID]map[*journal.Feed]struct{})
+	}
+	if h.feeds[id] == nil {
+		h.feeds[id] = make(map[*journal.Feed]struct{})
+	}
+	h.feeds[id][f] = struct{}{}
+	return f
 }

@@ -367,7 +367,7 @@ func (w *world) batch() []journal.Append {
 }
 
 func (w *world) start() *journal.Start {
-	st := &journal.Start{Definition: w.prefix + "d", Version: 1, SHA256: "x", CreatedAt: time.UnixMilli(5)}
+	st := &journal.Start{Definition: w.prefix + "d", Version: 1, SHA256: "ab", CreatedAt: time.UnixMilli(5)}
 	if k := rapid.SampledFrom([]string{"", "k1", "k2"}).Draw(w.T, "key"); k != "" {
 		st.Key = w.prefix + k
 	}
