@@ -139,6 +139,18 @@ func (w *world) interrupted() {
 		if st := batch[i].Start; st != nil && slices.ContainsFunc(batch[i+1:], func(a journal.Append) bool { return a.Start != nil && a.Saga == st.Parent }) {
 			st.Parent = uuid.Nil // the parent may not exist in the first attempt and exist in the second
 		}
+		// If the first attempt refuses a start for another reason, and a later start takes its key
+		// or unique value, the second attempt refuses it for that.
+		for k := range batch[:i] {
+			if earlier, st := batch[k].Start, batch[i].Start; earlier != nil && st != nil {
+				if st.Key == earlier.Key {
+					st.Key = ""
+				}
+				if st.Unique == earlier.Unique {
+					st.Unique = ""
+				}
+			}
+		}
 		batch[i].Messages = slices.DeleteFunc(batch[i].Messages, func(m journal.Message) bool {
 			return slices.ContainsFunc(batch, func(a journal.Append) bool {
 				// A start that waits for another saga's end gets its messages in a second
