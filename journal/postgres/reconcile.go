@@ -189,7 +189,7 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
-	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT max(last) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ANY($1)`,
+	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT last FROM journal WHERE saga_id = sagas.id ORDER BY seq DESC LIMIT 1), 0) FROM sagas WHERE id = ANY($1)`,
 		sagas).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var saga snapshotSaga

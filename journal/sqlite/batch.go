@@ -40,7 +40,7 @@ func snapshotQuery(n int) string {
 		fmt.Fprintf(&b, "(%d, ?)", i)
 	}
 	b.WriteString(`) SELECT i, owner IS ?, EXISTS (SELECT 1 FROM inbox WHERE saga_id = s.id), delete_at IS NOT NULL, claims, pending_messages,
-		coalesce((SELECT max(last) FROM journal WHERE saga_id = s.id), 0), labels FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
+		coalesce((SELECT last FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1), 0), labels FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
 	return b.String()
 }
 

@@ -43,7 +43,7 @@ func cases(rest func(claims int) (time.Duration, bool)) string {
 
 // halted returns the live ones among the sagas that have reached the limit of claims.
 func (t *tx) halted(now int64, where string, args []any) (out []journal.Halted, err error) {
-	err = t.query(`SELECT id, definition, claims, coalesce((SELECT max(last) FROM journal WHERE saga_id = sagas.id), 0) AS last,
+	err = t.query(`SELECT id, definition, claims, coalesce((SELECT last FROM journal WHERE saga_id = sagas.id ORDER BY seq DESC LIMIT 1), 0) AS last,
 			(SELECT at FROM journal WHERE saga_id = sagas.id ORDER BY seq DESC LIMIT 1)
 		FROM sagas WHERE claims >= ? AND ended_at IS NULL AND `+where, append([]any{journal.QuarantineAfter}, args...),
 		func(scan func(...any) error) error {
