@@ -206,7 +206,8 @@ func saneAgent(t *testing.T, out string) {
 	}
 	for _, l := range r.Runs {
 		recorded := l.What == "recorded answer"
-		if l.Times < 4 || l.AtOnce != 1 && l.AtOnce != 32 || l.DirectP50 <= 0 || l.DirectP99 < l.DirectP50 || l.P50 <= 0 || l.P99 < l.P50 || l.CPU <= 0 ||
+		// The system counts CPU in ticks, so a few requests may have used none.
+		if l.Times < 4 || l.AtOnce != 1 && l.AtOnce != 32 || l.DirectP50 <= 0 || l.DirectP99 < l.DirectP50 || l.P50 <= 0 || l.P99 < l.P50 || l.CPU < 0 ||
 			recorded && l.Commits != 0 || !recorded && (l.Commits <= 0 || l.Commits > 2.5 || l.Commit <= 0) {
 			t.Errorf("got %+v", l)
 		}

@@ -171,7 +171,7 @@ func (f *filler) sizes(ctx context.Context) (list []TableSize, err error) {
 	query := `SELECT 'all', page_count * page_size, 0, 0, 0, 0 FROM pragma_page_count, pragma_page_size`
 	if f.postgres {
 		query = `SELECT relname, pg_table_size(relid), pg_indexes_size(relid), n_dead_tup, autovacuum_count, autoanalyze_count
-			FROM pg_stat_user_tables WHERE pg_table_size(relid) > 65536 ORDER BY pg_total_relation_size(relid) DESC`
+			FROM pg_stat_user_tables WHERE pg_relation_size(relid) > 0 ORDER BY pg_total_relation_size(relid) DESC`
 	}
 	rows, err := f.db.QueryContext(ctx, query)
 	if err != nil {
