@@ -417,9 +417,9 @@ func (s *session) within(action string, l *saga.CallLimit, env callEnv, except *
 	}
 	switch {
 	case l.Sum == nil && calls > l.Calls:
-		return refusal("limit", fmt.Sprintf("the session has reached the limit of %d for calls of action %s", l.Calls, action), "the action's author sets the limit; another session has its own")
+		return refusal("limit", fmt.Sprintf("the session has reached the limit of %d for calls of action %s", l.Calls, action), "it holds until the session ends: finish without this call, or ask the person you work for; the author of the action sets the limit")
 	case l.Sum != nil && sum.Cmp(l.Max) > 0:
-		return refusal("limit", "the calls of action "+action+" would reach "+sum.Decimal()+", more than the limit of "+l.Max.Decimal(), "the action's author sets the limit; another session has its own")
+		return refusal("limit", "the calls of action "+action+" would reach "+sum.Decimal()+", more than the limit of "+l.Max.Decimal(), "it holds until the session ends: finish without this call, or ask the person you work for; the author of the action sets the limit")
 	}
 	return nil
 }

@@ -286,10 +286,15 @@ func trips(session int) string {
 	return string(b)
 }
 
+// installing lets one test at a time install packages: some tests run agents of the same directory.
+var installing sync.Mutex
+
 // installPackages installs the packages of agents next to them, as their users do, or only those
 // that the first client needs. It returns the path of Node, which is one of them.
 func installPackages(t *testing.T, agent string, all bool) (node string) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	npm := func(args ...string) (string, error) {
 		if !all {
 			args = append(args, "--omit=dev")
