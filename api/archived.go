@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func (s *server) records(ctx context.Context, id uuid.UUID, after int64, limit i
 	}
 	e, archiveErr := s.inArchive(ctx, id)
 	if e == nil {
-		return nil, firstError(archiveErr, err)
+		return nil, cmp.Or(archiveErr, err)
 	}
 	all, err := s.cfg.Archive.Records(ctx, *e)
 	if err != nil {
@@ -66,21 +67,13 @@ func (s *server) read(ctx context.Context, id uuid.UUID) (*live, error) {
 	}
 	e, archiveErr := s.inArchive(ctx, id)
 	if e == nil {
-		return nil, firstError(archiveErr, err)
+		return nil, cmp.Or(archiveErr, err)
 	}
 	l, err = s.loadFrom(ctx, id, s.records)
 	if err == nil {
 		l.archived = &machine.Archived{Object: e.Object, At: saga.Time{Time: e.ArchivedAt}}
 	}
 	return l, err
-}
-
-// firstError returns the first of two errors that is not nil.
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // absent reports whether an error says that there is no such saga or session.
@@ -103,7 +96,7 @@ func (s *server) refuseArchived(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		e, archiveErr := s.inArchive(c.Request().Context(), id)
 		if e == nil {
-			return firstError(archiveErr, err)
+			return cmp.Or(archiveErr, err)
 		}
 		return fail("saga_archived", "it ended, and is in the archive since %s, where nothing changes it: GET /v1/sagas/%s shows it; start a new saga to do its work again", saga.Time{Time: e.ArchivedAt}, id).of(id)
 	}

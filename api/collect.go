@@ -124,11 +124,7 @@ func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-var engineDescs = []struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(EngineStats) float64
-}{
+var engineDescs = []figure[EngineStats]{
 	{engineDesc("commits_total", "Successful commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
 	{engineDesc("appends_total", "Appends in successful commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
 	{engineDesc("commits_failed_total", "Commits that failed and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
@@ -159,20 +155,30 @@ func engineDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("recourse_engine_"+name, help, nil, nil)
 }
 
-// engineCollector exports the figures of an engine.
-type engineCollector struct{ stats func() EngineStats }
+// figure is a metric without labels that is one of several statistics.
+type figure[S any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(S) float64
+}
+
+// figures is a collector of figures.
+type figures[S any] struct {
+	list  []figure[S]
+	stats func() S
+}
 
 // Describe implements prometheus.Collector.
-func (k *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range engineDescs {
+func (k *figures[S]) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range k.list {
 		ch <- d.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
+func (k *figures[S]) Collect(ch chan<- prometheus.Metric) {
 	s := k.stats()
-	for _, d := range engineDescs {
+	for _, d := range k.list {
 		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
 	}
 }
@@ -214,11 +220,7 @@ type ArchiveStats struct {
 	Overdue               time.Duration
 }
 
-var archiveDescs = []struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(ArchiveStats) float64
-}{
+var archiveDescs = []figure[ArchiveStats]{
 	{archiveDesc("sagas_total", "Sagas that this node archived, and then deleted from the database."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Sagas) }},
 	{archiveDesc("objects_total", "Objects with journals that this node stored in the archive and read back."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Objects) }},
 	{archiveDesc("bytes_total", "Bytes of these objects."), prometheus.CounterValue, func(s ArchiveStats) float64 { return float64(s.Bytes) }},
@@ -229,22 +231,4 @@ var archiveDescs = []struct {
 
 func archiveDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("recourse_archive_"+name, help, nil, nil)
-}
-
-// archiveCollector exports the counts of an archiver.
-type archiveCollector struct{ stats func() ArchiveStats }
-
-// Describe implements prometheus.Collector.
-func (k *archiveCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range archiveDescs {
-		ch <- d.desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (k *archiveCollector) Collect(ch chan<- prometheus.Metric) {
-	s := k.stats()
-	for _, d := range archiveDescs {
-		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
-	}
 }

@@ -56,10 +56,10 @@ func newMetrics(cfg Config) *metrics {
 	registry.MustRegister(m.requests, m.seconds, m.limited, m.asks, m.askOverhead, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&storeCollector{store: cfg.Store, now: cfg.Engine.Now})
 	if cfg.EngineStats != nil {
-		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})
+		registry.MustRegister(&figures[EngineStats]{engineDescs, cfg.EngineStats})
 	}
 	if cfg.ArchiveStats != nil {
-		registry.MustRegister(&archiveCollector{stats: cfg.ArchiveStats})
+		registry.MustRegister(&figures[ArchiveStats]{archiveDescs, cfg.ArchiveStats})
 	}
 	if cfg.OutboxStats != nil {
 		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})

@@ -12,8 +12,8 @@ import (
 // hub notifies watchers when a saga's journal has grown, and starters when a saga has ended.
 type hub struct {
 	mu       sync.Mutex
-	watchers map[uuid.UUID]map[chan struct{}]struct{}
-	feeds    map[uuid.UUID]map[*journal.Feed]struct{}
+	watchers audience[chan struct{}]
+	feeds    audience[*journal.Feed]
 	starters map[uuid.UUID]chan *machine.Machine
 	sessions map[uuid.UUID]int64 // session in this node's memory → seq of its last record
 }
@@ -39,20 +39,31 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.watchers == nil {
-		h.watchers = make(map[uuid.UUID]map[chan struct{}]struct{})
-	}
-	if h.watchers[id] == nil {
-		h.watchers[id] = make(map[chan struct{}]struct{})
-	}
-	h.watchers[id][ch] = struct{}{}
+	h.watchers.add(id, ch)
 	return ch, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.watchers[id], ch)
-		if len(h.watchers[id]) == 0 {
-			delete(h.watchers, id)
-		}
+		h.watchers.remove(id, ch)
+	}
+}
+
+// audience has those that are told when a saga's journal grows.
+type audience[T comparable] map[uuid.UUID]map[T]struct{}
+
+func (a *audience[T]) add(id uuid.UUID, t T) {
+	if *a == nil {
+		*a = make(audience[T])
+	}
+	if (*a)[id] == nil {
+		(*a)[id] = make(map[T]struct{})
+	}
+	(*a)[id][t] = struct{}{}
+}
+
+func (a audience[T]) remove(id uuid.UUID, t T) {
+	delete(a[id], t)
+	if len(a[id]) == 0 {
+		delete(a, id)
 	}
 }
 
@@ -102,19 +113,10 @@ func (h *hub) feed(id uuid.UUID) *journal.Feed {
 	f = journal.NewFeed(func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.feeds[id], f)
-		if len(h.feeds[id]) == 0 {
-			delete(h.feeds, id)
-		}
+		h.feeds.remove(id, f)
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.feeds == nil {
-		h.feeds = make(map[uuid.UUID]map[*journal.Feed]struct{})
-	}
-	if h.feeds[id] == nil {
-		h.feeds[id] = make(map[*journal.Feed]struct{})
-	}
-	h.feeds[id][f] = struct{}{}
+	h.feeds.add(id, f)
 	return f
 }

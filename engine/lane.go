@@ -350,7 +350,7 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 		return err
 	}
 	if r.next.Records == nil {
-		r.next.Prev, r.next.Alike = prev, alike(r.m.Definition())
+		r.next.Prev, r.next.Alike = prev, r.like()
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
@@ -371,12 +371,12 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 	return nil
 }
 
-// alike describes the records of a definition's sagas. Those of sessions are not known before.
-func alike(def *saga.Definition) *journal.Alike {
-	if def.Session != nil {
-		return nil
+// like describes the records of the definition's sagas. Those of sessions are not known before.
+func (r *run) like() *journal.Alike {
+	if def := r.m.Definition(); r.alike == nil && def.Session == nil {
+		r.alike = &journal.Alike{Name: def.Name + "@" + def.SHA256, Records: func() []journal.Record { return machine.Sample(def) }}
 	}
-	return &journal.Alike{Name: def.Name + "@" + def.SHA256, Records: func() []journal.Record { return machine.Sample(def) }}
+	return r.alike
 }
 
 // advance continues a saga until every step waits for something, then parks it or sets its alarm.

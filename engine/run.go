@@ -20,6 +20,7 @@ type run struct {
 	id uuid.UUID
 	m  *machine.Machine
 
+	alike  *journal.Alike // see like
 	next   journal.Append // the append that the next commit takes
 	sends  []machine.Send // requests to send when next is durable
 	memory []any          // of the responses and messages that next depends on, for Freed

@@ -207,6 +207,15 @@ type Append struct {
 	Messages []Message
 }
 
+// PrevOf returns the hash of the record before rest, which is the end of Records; nil if it is not
+// known, or if there is none.
+func (a *Append) PrevOf(rest []Record) []byte {
+	if before := len(a.Records) - len(rest); before > 0 {
+		return a.Records[before-1].Hash
+	}
+	return a.Prev
+}
+
 // Alike describes the records of many sagas, so that a store can compress them together. It has
 // nothing of any of these sagas, because it stays when they are deleted.
 type Alike struct {

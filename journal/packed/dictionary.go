@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,9 +44,8 @@ func (d *Dictionary) Text() []byte { return d.text }
 
 // DictionaryOf returns the dictionary for records like these.
 func DictionaryOf(records []journal.Record) *Dictionary {
-	w := buffers.Get().(*writer)
+	w := newWriter()
 	defer w.release()
-	w.text, w.bytes = w.text[:0], w.bytes[:0]
 	for i := range records {
 		w.number(0)
 		w.record(&records[i], records[0].Node)
@@ -109,7 +109,11 @@ func (s *Dictionaries) Clear() {
 	s.byID = nil
 }
 
-// Find returns the dictionary with an id. load reads its text from the store.
+// ErrNoDictionary means that the store does not have a dictionary that a value names.
+var ErrNoDictionary = errors.New("it is not in the table dictionaries, so the rows that name it cannot be read: restore the database from a backup")
+
+// Find returns the dictionary with an id. load reads its text from the store; its error is
+// ErrNoDictionary if there is none.
 func (s *Dictionaries) Find(id uint32, load func(id uint32) ([]byte, error)) (*Dictionary, error) {
 	s.mu.Lock()
 	d := s.byID[id]

@@ -68,9 +68,8 @@ func Encode(saga uuid.UUID, prev []byte, records []journal.Record, d *Dictionary
 	}
 	last := &records[len(records)-1]
 	row := Row{First: records[0].Seq, Last: last.Seq, At: last.At}
-	w := buffers.Get().(*writer)
+	w := newWriter()
 	defer w.release()
-	w.text, w.bytes = w.text[:0], w.bytes[:0]
 	form := byte(0)
 	if journal.Verify(saga, prev, row.First, records) == nil {
 		form |= chained
@@ -108,31 +107,18 @@ type Finder func(id uint32) (*Dictionary, error)
 // change, because the last record has the hash that was stored. The error is ErrInvalid or that of
 // the dictionaries.
 func Decode(saga uuid.UUID, prev []byte, row Row, find Finder) ([]journal.Record, error) {
-	v := row.Value
-	if len(v) == 0 || row.Last < row.First || row.Last-row.First >= math.MaxInt32 {
+	if row.Last < row.First || row.Last-row.First >= math.MaxInt32 {
 		return nil, ErrInvalid
 	}
-	form, d := v[0], builtin
-	v = v[1:]
-	if form > named|chained {
-		return nil, fmt.Errorf("%w, or a newer version of recourse has written it", ErrInvalid)
+	form, id, hash, v, err := row.head()
+	if err != nil {
+		return nil, err
 	}
+	d := builtin
 	if form&named != 0 {
-		if len(v) < 4 {
-			return nil, ErrInvalid
-		}
-		var err error
-		if d, err = find(binary.BigEndian.Uint32(v)); err != nil {
+		if d, err = find(id); err != nil {
 			return nil, err
 		}
-		v = v[4:]
-	}
-	var hash []byte
-	if form&chained != 0 {
-		if len(v) < hashLen {
-			return nil, ErrInvalid
-		}
-		hash, v = bytes.Clone(v[:hashLen]), v[hashLen:]
 	}
 	n, k := binary.Uvarint(v)
 	if k <= 0 || n > uint64(len(v)-k) {
@@ -204,18 +190,33 @@ func Records(saga uuid.UUID, rows []Row, after int64, limit int, find Finder) ([
 // LastHash returns the hash of a row's last record without reading the records. ok is false if that
 // is not possible.
 func (r *Row) LastHash() (hash []byte, ok bool) {
-	v := r.Value
-	if len(v) == 0 || v[0]&chained == 0 {
-		return nil, false
+	_, _, hash, _, err := r.head()
+	return hash, err == nil && hash != nil
+}
+
+// head returns the parts of the value before the bytes: the form, the id of the dictionary and the
+// last hash, if the form has them. The error is ErrInvalid.
+func (r *Row) head() (form byte, id uint32, hash, rest []byte, err error) {
+	if len(r.Value) == 0 {
+		return 0, 0, nil, nil, ErrInvalid
 	}
-	from := 1
-	if v[0]&named != 0 {
-		from += 4
+	form, rest = r.Value[0], r.Value[1:]
+	if form > named|chained {
+		return 0, 0, nil, nil, fmt.Errorf("%w, or a newer version of recourse has written it", ErrInvalid)
 	}
-	if len(v) < from+hashLen {
-		return nil, false
+	if form&named != 0 {
+		if len(rest) < 4 {
+			return 0, 0, nil, nil, ErrInvalid
+		}
+		id, rest = binary.BigEndian.Uint32(rest), rest[4:]
 	}
-	return bytes.Clone(v[from : from+hashLen]), true
+	if form&chained != 0 {
+		if len(rest) < hashLen {
+			return 0, 0, nil, nil, ErrInvalid
+		}
+		hash, rest = bytes.Clone(rest[:hashLen]), rest[hashLen:]
+	}
+	return form, id, hash, rest, nil
 }
 
 const (

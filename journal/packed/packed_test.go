@@ -111,7 +111,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// What was changed in the database is found, whatever it was.
+// Decode, or the check of hashes after it, finds each change that was made in the database.
 func TestChanges(t *testing.T) {
 	prev := bytes.Repeat([]byte{7}, 32)
 	records := seal(prev, pair())

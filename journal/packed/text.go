@@ -26,6 +26,13 @@ type writer struct{ text, bytes []byte }
 
 var buffers = sync.Pool{New: func() any { return new(writer) }}
 
+// newWriter returns an empty writer of the pool.
+func newWriter() *writer {
+	w := buffers.Get().(*writer)
+	w.text, w.bytes = w.text[:0], w.bytes[:0]
+	return w
+}
+
 // release returns the writer to the pool, unless it is large.
 func (w *writer) release() {
 	if cap(w.text)+cap(w.bytes) <= 64<<10 {

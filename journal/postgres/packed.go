@@ -58,14 +58,12 @@ func (s *Store) find(ctx context.Context) packed.Finder {
 	load := func(id uint32) (text []byte, err error) {
 		err = s.pool.QueryRow(ctx, `SELECT data FROM dictionaries WHERE id = $1`, int64(id)).Scan(&text)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = errNoDictionary
+			err = packed.ErrNoDictionary
 		}
 		return text, err
 	}
 	return func(id uint32) (*packed.Dictionary, error) { return s.dictionaries.Find(id, load) }
 }
-
-var errNoDictionary = errors.New("it is not in the table dictionaries, so the rows that name it cannot be read: restore it from a backup")
 
 const rowColumns = `saga_id, seq, last, at, data`
 

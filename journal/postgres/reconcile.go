@@ -52,10 +52,7 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 				out[p.at] = res
 				continue
 			}
-			if written := len(p.Records) - len(missing); written > 0 {
-				p.Prev = p.Records[written-1].Hash
-			}
-			p.Start, p.Records = nil, missing
+			p.Start, p.Prev, p.Records = nil, p.PrevOf(missing), missing
 		} else {
 			res, wait, settled := have.start(&p, claimed, ending, bounded)
 			if settled {

@@ -33,18 +33,12 @@ func (t *tx) pack(a *journal.Append, fresh []journal.Record, w *wanted) error {
 	if text, wrote := w.dictionaries[d]; wrote && !bytes.Equal(text, d.Text()) {
 		d = nil
 	}
-	prev := a.Prev
-	if written := len(a.Records) - len(fresh); written > 0 {
-		prev = a.Records[written-1].Hash
-	}
-	row := packed.Encode(a.Saga, prev, fresh, d)
+	row := packed.Encode(a.Saga, a.PrevOf(fresh), fresh, d)
 	w.args = append(w.args, a.Saga.Bytes(), row.First, row.Last, row.At.UnixMilli(), row.Value)
 	return nil
 }
 
 const dictionaryQuery = `SELECT data FROM dictionaries WHERE id = ?`
-
-var errNoDictionary = errors.New("it is not in the table dictionaries, so the rows that name it cannot be read: restore the file from a backup")
 
 // find finds the dictionary of a row in a transaction.
 func (t *tx) find(id uint32) (*packed.Dictionary, error) {
@@ -64,7 +58,7 @@ func (s *Store) find(ctx context.Context) packed.Finder {
 
 func missingDictionary(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return errNoDictionary
+		return packed.ErrNoDictionary
 	}
 	return err
 }
