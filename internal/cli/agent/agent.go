@@ -17,7 +17,6 @@ import (
 	"recourse/api"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
-	"recourse/internal/cli/database"
 	"recourse/internal/cli/remote"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -123,22 +122,11 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 		return err
 	}
 	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, keyed: c.Key != ""}
-	switch {
-	case c.Server == "":
-		server, err := c.embed(a, embed, &body)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if err := server.Stop(); err != nil {
-				r.note("the server in this process did not stop in order; the next one continues: %s", err)
-			}
-		}()
-		r.flags.Server, r.database = server.URL, c.Database
-		r.note("%s is served at %s", database.Name(c.Database), server.URL)
-	case c.Database != "":
-		return cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
+	stop, err := c.connect(r, embed, &body)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	found, err := r.open(body)
 	if err != nil {
 		return err

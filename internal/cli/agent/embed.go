@@ -24,6 +24,28 @@ type Server struct {
 // defaultDatabase is that of `recourse serve`, which therefore shows the session later.
 const defaultDatabase = "recourse.db"
 
+// connect makes the runner use a server in this process until stop is called, unless --server names
+// another one.
+func (c *Run) connect(r *runner, embed Embed, body *openRequest) (stop func(), err error) {
+	switch {
+	case c.Server == "":
+		server, err := c.embed(r.app, embed, body)
+		if err != nil {
+			return nil, err
+		}
+		r.flags.Server, r.database = server.URL, c.Database
+		r.note("%s is served at %s", database.Name(c.Database), server.URL)
+		return func() {
+			if err := server.Stop(); err != nil {
+				r.note("the server in this process did not stop in order; the next one continues: %s", err)
+			}
+		}, nil
+	case c.Database != "":
+		return nil, cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
+	}
+	return func() {}, nil
+}
+
 // embed starts a server with the actions in files, and writes into the body which of them the agent
 // may call. The others are for compensations.
 func (c *Run) embed(a *cli.App, start Embed, body *openRequest) (*Server, error) {

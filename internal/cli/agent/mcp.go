@@ -14,7 +14,6 @@ import (
 	"recourse/api/mcp"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
-	"recourse/internal/cli/database"
 	"recourse/internal/cli/remote"
 )
 
@@ -35,23 +34,12 @@ type MCP struct {
 func (c *MCP) Run(a *cli.App, embed Embed) error {
 	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget}
 	r := &runner{app: a, flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, keyed: c.Key != ""}
-	switch {
-	case c.Server == "":
-		local := Run{Actions: c.Actions, Database: c.Database, LocalFlags: c.LocalFlags}
-		server, err := local.embed(a, embed, &body)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if err := server.Stop(); err != nil {
-				r.note("the server in this process did not stop in order; the next one continues: %s", err)
-			}
-		}()
-		r.flags.Server, r.database = server.URL, local.Database
-		r.note("%s is served at %s", database.Name(local.Database), server.URL)
-	case c.Database != "":
-		return cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
+	local := Run{Server: c.Server, Actions: c.Actions, Database: c.Database, LocalFlags: c.LocalFlags}
+	stop, err := local.connect(r, embed, &body)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	found, err := r.open(body)
 	if err != nil {
 		return err
