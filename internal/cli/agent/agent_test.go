@@ -1,11 +1,17 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/remote"
@@ -44,6 +50,52 @@ func TestEnvironment(t *testing.T) {
 		if got := r.environment(); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q\nwant\n%q", tt.answer, got, want)
 		}
+	}
+}
+
+// A worker that loses the race for a session goes on, and one that is stopped while it attaches to
+// one ends.
+func TestWorkerWithoutTheSession(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(stop func(), r *http.Request) int{
+		"held":    func(func(), *http.Request) int { return http.StatusConflict },
+		"stopped": func(stop func(), r *http.Request) int { stop(); <-r.Context().Done(); return http.StatusOK },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var attaches, lists atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method == http.MethodPost:
+					attaches.Add(1)
+					// The server notices that a client has gone once it has read the request.
+					_, _ = io.Copy(io.Discard, r.Body)
+					w.WriteHeader(answer(stop, r))
+					_, _ = io.WriteString(w, `{"code": "session_held", "detail": "another process"}`)
+				case lists.Add(1) == 3:
+					stop()
+					fallthrough
+				default:
+					_, _ = io.WriteString(w, `{"data": [{"id": "01890a5d-ac96-774b-bcce-b302099a8057"}]}`)
+				}
+			}))
+			defer server.Close()
+			app := cli.New(ctx, nil, strings.NewReader(""), io.Discard, io.Discard)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- (&Worker{ServerFlags: remote.ServerFlags{Server: server.URL}, Type: "refund", Parallel: 1, Command: []string{"true"}}).Run(app)
+			}()
+			select {
+			case err := <-ended:
+				if err != nil || attaches.Load() == 0 {
+					t.Errorf("%d attaches, %v", attaches.Load(), err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the worker has not ended")
+			}
+		})
 	}
 }
 

@@ -112,31 +112,39 @@ func (w *worker) search(r *runner) (list []session, _ error) {
 
 // begin takes a session, unless the worker has it, or has failed with it a short time ago.
 func (w *worker) begin(v session) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t := w.taken[v.ID]
-	if t == nil {
-		t = &take{}
-		w.taken[v.ID] = t
-	}
-	if t.active || time.Now().Before(t.again) {
+	if !w.take(v.ID) {
 		return
 	}
-	t.active = true
 	r := &runner{app: w.app, program: w.program, args: w.Command[1:], flags: w.ServerFlags, restarts: w.Restarts, keyed: true, session: v, slots: w.slots, prefix: v.ID[:13] + " "}
 	begun := make(chan struct{})
 	r.begun = sync.OnceFunc(func() { close(begun) })
 	w.running.Go(func() {
-		defer r.begun()
 		r.watcher = r.watch(true, true)
 		err := r.live()
 		r.watcher.stop()
 		if r.life != nil {
 			r.life.stop()
 		}
+		r.begun()
 		w.end(v.ID, r, err)
 	})
 	<-begun // its process runs, or it was not free: the slot is known
+}
+
+// take reports whether the worker may try a session, and notes that it does.
+func (w *worker) take(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.taken[id]
+	if t == nil {
+		t = &take{}
+		w.taken[id] = t
+	}
+	if t.active || time.Now().Before(t.again) {
+		return false
+	}
+	t.active = true
+	return true
 }
 
 // end notes how a session has ended for the worker.
