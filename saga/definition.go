@@ -148,6 +148,7 @@ type Step struct {
 	KeyWindow   time.Duration
 	Continue    bool // on_error: continue
 	Pivot       bool
+	Approve     bool // a person has to approve the request before it is sent: a tool that a model calls
 
 	Compensate     *Compensation // nil: none declared
 	NoCompensation bool          // `compensate: none` was written

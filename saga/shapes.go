@@ -164,6 +164,21 @@ type Chooser interface {
 	Condition(list int) string
 }
 
+// Turns is the root by which the bodies inside the loop of a [Conversation] read the outputs of its
+// earlier iterations. No expression can contain this name.
+const Turns = "the turns"
+
+// Conversation is implemented by blocks whose loop belongs to no author: llm with tools. Templates
+// inside it see the names of the loops around it only.
+type Conversation interface {
+	Block
+	// Turn returns the output of the iteration with this index of the block that was entered as e,
+	// once its steps have ended; and whether it was the last, nil if their number is known.
+	Turn(env expr.Env, e Entered, index int) (out json.RawMessage, last *bool, _ error)
+	// Total returns the block's output, from those of its iterations.
+	Total(turns []json.RawMessage) (json.RawMessage, error)
+}
+
 // Entered is what a block decided when it began.
 type Entered struct {
 	Branch *int              // for a switch: the index of the list; -1: none
@@ -181,10 +196,19 @@ type Layout struct {
 	Limit int   // how many groups may run at once; 0: all
 }
 
+// List returns the steps of an iteration.
+func (l *Loop) List(index int) []*Step {
+	if l.Each != nil {
+		return l.Each[index]
+	}
+	return l.Steps
+}
+
 // Loop is a list of steps that runs several times. The block's output is the list of its
 // iterations' outputs.
 type Loop struct {
 	Steps   []*Step
+	Each    [][]*Step         // the steps of each iteration, if they differ; replaces Steps
 	Count   int               // the highest number of iterations
 	As      string            // the name of the item in templates; "" for none
 	Items   []json.RawMessage // one for each iteration, if As is set

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -245,6 +246,53 @@ func (d *Decoder) OneOf(n *Node, words ...string) (string, bool) { return d.p.on
 
 // Bool reads true or false.
 func (d *Decoder) Bool(n *Node) bool { return d.p.boolean(n) }
+
+// Self returns the id of the decoded step; "" if it is not a step of a list, but the body of an
+// action, a compensation or a status check.
+func (d *Decoder) Self() string {
+	if !contains(d.keys, "id") {
+		return ""
+	}
+	return d.s.self
+}
+
+// Inner returns a step of the kind that the author does not write, inside the decoded step. The
+// names of authors' steps have no dash, and its id is the step's with a dash and a name.
+func (d *Decoder) Inner(name string, body saga.Body) *saga.Step {
+	return d.inner(name, &saga.Step{Kind: d.kind.Name, Body: body, Retry: d.p.defaults.retry})
+}
+
+func (d *Decoder) inner(name string, step *saga.Step) *saga.Step {
+	step.ID, step.Line = d.s.self+"-"+name, d.step.Line
+	if d.p.read++; d.p.read == MaxSteps+1 {
+		d.p.fail(d.step, "too_many_steps", tooManySteps)
+	}
+	d.p.def.ByID[step.ID], d.p.nodes[step] = step, d.step
+	return step
+}
+
+// Tool returns a step that calls the action that n names, inside the decoded step, and the action;
+// nil after an error. The step's input is that of each call. If a call fails, the saga goes on.
+func (d *Decoder) Tool(n *Node) (*saga.Step, *saga.Action) {
+	in := *d
+	in.s = d.s.child()
+	in.s.self = d.s.self
+	in.into = &saga.Step{Retry: d.p.defaults.retry, Idempotency: idempotency.DefaultPlacement, KeyWindow: idempotency.DefaultWindow,
+		InDoubt: saga.InDoubt{Policy: saga.RetrySame, Otherwise: saga.Ask}}
+	a := in.use(n, expr.Map(nil))
+	if a == nil {
+		return nil, nil
+	}
+	step := in.inner(a.Name, in.into)
+	step.Body, step.Continue = a.Step.Body, true
+	if v := d.p.defaults.inDoubt; v != nil && !step.InDoubt.Declared {
+		step.InDoubt = d.p.inDoubt(v, in.s)
+	}
+	if step.Compensate != nil {
+		step.Compensate.ID = step.ID
+	}
+	return step, a
+}
 
 // Reserved reports whether a name has a meaning in every template.
 func Reserved(name string) bool {

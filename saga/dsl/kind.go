@@ -70,6 +70,14 @@ type Paid interface {
 	Unpriced() []string
 }
 
+// Asking is implemented by blocks with a step of their own that has the keys of the author's step:
+// llm with tools. The keys that say something about a request are those of that step.
+type Asking interface {
+	saga.Block
+	// Asks sets the keys of the block's own step to those of the author's.
+	Asks(step *saga.Step)
+}
+
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {
 	for _, key := range k.Keys {

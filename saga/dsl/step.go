@@ -136,7 +136,9 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 		step.Compensate = nil
 		p.compensate(v, s, step)
 	}
-	if _, ok := step.Body.(saga.Call); !ok && step.Body != nil {
+	if asking, ok := step.Body.(Asking); ok {
+		asking.Asks(step)
+	} else if _, ok := step.Body.(saga.Call); !ok && step.Body != nil {
 		for _, e := range n.Entries {
 			if contains(callKeys, e.Name()) && !kind.has(e.Name()) {
 				p.fail(e.Key, "not_for_kind", fmt.Sprintf("%s has no meaning for %s, which sends no request: remove it", e.Name(), step.Kind))

@@ -24,12 +24,22 @@ func (d *Decoder) Use(name, with *Node) saga.Body {
 	if with != nil {
 		given = p.template(with, d.s, at)
 	}
+	a := d.use(name, given)
+	if a == nil {
+		return nil
+	}
+	p.fits("the input of action "+a.Name, a.Input, name, with, given)
+	return a.Step.Body
+}
+
+// use makes the decoded step use an action with an input; nil after an error.
+func (d *Decoder) use(name *Node, given *expr.Template) *saga.Action {
+	p := d.p
 	a := p.used(name)
 	if a == nil {
 		return nil
 	}
 	d.adopt(a, given)
-	p.fits("the input of action "+a.Name, a.Input, name, with, given)
 	for _, v := range a.VarsUsed {
 		if !p.useVar(v) {
 			p.fail(name, "unknown_var", fmt.Sprintf("action %s reads the variable %q, which is neither here nor on the server: put it under vars, or start the server with RECOURSE_VAR_%s", a.Name, v, v))
@@ -47,7 +57,7 @@ func (d *Decoder) Use(name, with *Node) saga.Body {
 	if a.Currency != "" && a.Currency != p.currency {
 		p.fail(name, "currency_mixed", fmt.Sprintf("the amounts of action %s are in %s, others in %s: all amounts of a definition must be in one currency", a.Name, a.Currency, p.currency))
 	}
-	return a.Step.Body
+	return a
 }
 
 // used finds the action that `use` names.

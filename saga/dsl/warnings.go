@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -61,6 +62,10 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	return a
 }
 
+// inner reports whether no author has written the step: it is inside a model's step with tools. The
+// warnings of its action say what is wrong with it.
+func inner(s *saga.Step) bool { return strings.Contains(s.ID, "-") }
+
 // contained reports whether the saga continues when a step inside a block fails.
 func contained(s *saga.Step) bool {
 	block, ok := s.Body.(saga.Block)
@@ -91,11 +96,13 @@ func (w *warner) ahead(steps []*saga.Step, after ahead, contained bool) []ahead 
 func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 	rests := w.ahead(steps, after, contain)[1:]
 	for i, s := range steps {
-		w.blind(s)
 		w.fed(s)
 		w.paid(s)
-		w.irreversible(s, rests[i], pivoted)
-		w.dead(s, rests[i], pivoted)
+		if !inner(s) {
+			w.blind(s)
+			w.irreversible(s, rests[i], pivoted)
+			w.dead(s, rests[i], pivoted)
+		}
 		if block, ok := s.Body.(saga.Block); ok {
 			for _, branch := range block.Lists() {
 				w.list(branch, w.afterInner(s, rests[i], contain), pivoted, contain || contained(s))
@@ -122,10 +129,12 @@ func (w *warner) afterInner(s *saga.Step, rest ahead, contain bool) ahead {
 // final walks finally, where nothing is undone.
 func (w *warner) final(steps []*saga.Step) {
 	for _, s := range steps {
-		w.blind(s)
 		w.fed(s)
 		w.paid(s)
-		if s.Compensate != nil {
+		if !inner(s) {
+			w.blind(s)
+		}
+		if s.Compensate != nil && !inner(s) {
 			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))
 		}
 		if block, ok := s.Body.(saga.Block); ok {

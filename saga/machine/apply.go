@@ -144,8 +144,11 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	switch {
 	case d.Awaited != nil:
 		n.awaited = d.Awaited
-		if d.Request != nil { // of a session's call: it is sent once it is approved
+		if d.Request != nil { // of an agent's call: it is sent once it is approved
 			s.request, s.hash, s.key = d.Request, d.RequestHash, r.Key
+			if d.Input != nil {
+				s.actionInput = d.Input
+			}
 		}
 		return m.move(s, evAwait, r)
 	case d.WakeAt != nil:

@@ -118,7 +118,7 @@ func (m *Machine) validateDecision(c saga.Command, shown string, approve bool) *
 
 // decisionData validates the data of an approval by its form, and fills in the form's defaults.
 func (m *Machine) decisionData(path string, o saga.Approve) (json.RawMessage, *Refusal) {
-	if m.steps[path].in.call != nil && o.Data == nil { // a session's call, whose approval has no form
+	if m.steps[path].ofAgent() && o.Data == nil { // the approval of a call has no form
 		return nil, nil
 	}
 	body, ok := m.steps[path].step.Body.(saga.Approver)
@@ -149,13 +149,17 @@ func list(names []string) string {
 	return text
 }
 
+// ofAgent reports whether an agent asks for the step: the process of a session, or a model with
+// tools.
+func (n *node) ofAgent() bool { return n.in.call != nil || n.step.Approve }
+
 // applyApproval applies a person's decision.
 func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	n := m.steps[r.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
 		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
 	}
-	if n.in.call != nil && d.Kind == "approve" {
+	if n.ofAgent() && d.Kind == "approve" {
 		n.approval = false
 		return m.move(&n.forward, evApprove, r)
 	}

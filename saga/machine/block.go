@@ -87,7 +87,7 @@ type node struct {
 	neverStarted bool // its compensation found that this saga does not exist
 	// awaited says what the step waits for.
 	awaited  *saga.Awaited
-	approval bool     // of a session's call: a person has to approve it first
+	approval bool     // of a call of an agent: a person has to approve it first
 	own      *ownStep // of a step that the agent does itself; nil for others
 	model    bool     // of a session: a request to a model
 	life     int      // of a session's call: the life that has made it
@@ -140,7 +140,7 @@ func (m *Machine) enter(g *group) {
 		return
 	}
 	step := g.steps[g.next]
-	g.cur = &node{step: step, path: g.prefix + step.ID, in: g}
+	g.cur = &node{step: step, path: g.prefix + step.ID, in: g, approval: step.Approve}
 	if g.owner != nil || g.call != nil {
 		if m.due == nil {
 			m.due = make(map[string]*node)
@@ -170,7 +170,7 @@ func (m *Machine) fill(n *node) {
 	for b.begun < groupCount(b.layout) && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit) {
 		g := &group{owner: n, final: n.in.final, prefix: n.in.prefix, index: b.begun}
 		if l := b.layout.Loop; l != nil {
-			g.steps, g.prefix = l.Steps, n.path+"["+strconv.Itoa(b.begun)+"]."
+			g.steps, g.prefix = l.List(b.begun), n.path+"["+strconv.Itoa(b.begun)+"]."
 		} else {
 			g.steps = b.layout.Groups[b.begun]
 		}
@@ -309,6 +309,13 @@ func (m *Machine) endIteration(g *group) Decision {
 // iterated evaluates an iteration's output, and whether it was the last iteration.
 func (m *Machine) iterated(g *group, l *saga.Loop) (json.RawMessage, *bool, *saga.Failure) {
 	e := m.envOf(g)
+	if talk, ok := g.owner.step.Body.(saga.Conversation); ok {
+		out, last, err := talk.Turn(e, g.owner.block.Entered, g.index)
+		if err != nil {
+			return nil, nil, asFailure(g.owner.step.Kind, err)
+		}
+		return out, last, nil
+	}
 	out := m.lastOutput(g)
 	if l.Output != nil {
 		var err error
@@ -416,7 +423,14 @@ func (m *Machine) endBlock(n *node) []Decision {
 	if l := b.layout.Loop; l != nil && l.Until != nil && !b.ended {
 		return m.refuse(n, &saga.Failure{Code: "max_reached", Title: fmt.Sprintf("`until` of step %s does not hold after %d iterations, which are its `max`", n.path, l.Count)})
 	}
-	return m.outcome(n, journal.Do, journal.Succeeded, saga.OutcomeData{Output: b.output()})
+	out := b.output()
+	if talk, ok := n.step.Body.(saga.Conversation); ok {
+		var err error
+		if out, err = talk.Total(b.outputs[:b.begun]); err != nil {
+			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+	}
+	return m.outcome(n, journal.Do, journal.Succeeded, saga.OutcomeData{Output: out})
 }
 
 func (b *block) output() json.RawMessage {

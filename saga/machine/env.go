@@ -103,8 +103,12 @@ func (e *env) Root(name string) (any, bool) {
 func (e *env) loop(name string) (any, bool) {
 	for g := e.g; g != nil && g.owner != nil; g = g.owner.in {
 		l := g.owner.block.layout.Loop
+		_, talks := g.owner.step.Body.(saga.Conversation)
 		switch {
 		case l == nil:
+		case talks && name == saga.Turns && l.History:
+			return g.owner.block.history(g.index), true
+		case talks:
 		case name == "index":
 			return json.Number(strconv.Itoa(g.index)), true
 		case name == l.As && g.index < len(l.Items):
@@ -169,7 +173,7 @@ type stepsRoot struct {
 // Field implements expr.Object. A step that was not reached has null fields: the check of the
 // definition ensures that only steps that may have run are named.
 func (s stepsRoot) Field(id string) (any, bool) {
-	if _, ok := s.m.def.ByID[id]; !ok {
+	if s.m.def.ByID[id] == nil {
 		return nil, false
 	}
 	n := s.m.seen(id, s.g)

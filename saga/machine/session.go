@@ -476,20 +476,28 @@ func (n *node) differs(c saga.CallAction, once bool) *Refusal {
 // decideApproval lets a call wait until a person approves its request. Exactly that request is sent
 // then, whatever its templates would give later.
 func (m *Machine) decideApproval(n *node) []Decision {
-	request, key, _, err := m.render(n, n.forward.generation, journal.Do)
+	request, key, input, err := m.render(n, n.forward.generation, journal.Do)
 	if err != nil {
 		return m.refuse(n, asFailure("request", err))
 	}
-	a := &saga.ApprovalData{Title: "Session " + m.session.policy.Name + ": may the agent call " + n.step.Use.String() + "?",
+	d := saga.IntentData{Request: request, RequestHash: request.Hash()}
+	asks := "Step " + n.path + ": may the model call "
+	var last *shownAsk
+	if s := m.session; s != nil {
+		asks, last = "Session "+s.policy.Name+": may the agent call ", s.asks.last()
+	} else {
+		d.Input = input
+	}
+	a := &saga.ApprovalData{Title: asks + n.step.Use.String() + "?",
 		Shown: saga.Encode(struct {
 			Action  string    `json:"action"`
 			Input   any       `json:"input"`
 			Request any       `json:"request"`
 			LastAsk *shownAsk `json:"last_ask,omitempty"`
-		}{n.step.Use.String(), saga.Visible(n.forward.actionInput), saga.Visible(saga.Encode(request)), m.session.asks.last()})}
+		}{n.step.Use.String(), saga.Visible(input), saga.Visible(saga.Encode(request)), last})}
 	a.ShownHash = a.Hash(m.started.SHA256)
-	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Key: key,
-		Data: saga.IntentData{Request: request, RequestHash: request.Hash(), Awaited: &saga.Awaited{Approval: a}}}}}
+	d.Awaited = &saga.Awaited{Approval: a}
+	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Key: key, Data: d}}}
 }
 
 // repeatable reports whether the call has ended and certainly has no effect: it failed, or it was

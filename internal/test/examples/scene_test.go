@@ -227,7 +227,7 @@ func (s *scene) publish(name string, edit ...string) {
 		}
 		b = bytes.ReplaceAll(b, []byte(edit[i]), []byte(edit[i+1]))
 	}
-	if out, code := s.command("definitions", "apply", s.file(name+".yaml", string(b)), "--server", "http://"+s.server.addr); code != 0 {
+	if out, code := s.command("definitions", "apply", s.file(filepath.Base(name)+".yaml", string(b)), "--server", "http://"+s.server.addr); code != 0 {
 		s.t.Fatalf("apply %s: %s", name, out)
 	}
 }

@@ -40,9 +40,11 @@ func Kind(cfg Config) dsl.Kind {
 			"model": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
 			"prompt": {"type": ["string", "number", "boolean"]}, "messages": {"type": ["array", "string"]},
 			"system": {"type": ["string", "number", "boolean"]}, "schema": true,
+			"tools": {"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string"}}, "max_turns": {"type": "integer", "minimum": 1, "maximum": 100},
 			"max_tokens": {"type": ["integer", "string"]}, "temperature": {"type": ["number", "string"]}}}`),
 		Doc: "Asks a language model: `model` (a name, or a list in order of fallback), `prompt` or `messages`, `system`, `schema`, `max_tokens`, " +
-			"`temperature`. The output is `{text, json, model, finish_reason, usage, cost}`. Nothing is left to undo, so it is never in doubt.",
+			"`temperature`. The output is `{text, json, model, finish_reason, usage, cost}`. Nothing is left to undo, so it is never in doubt. " +
+			"With `tools`, a list of actions, the model calls these as steps of the saga, in up to `max_turns` turns (10).",
 		Timeout: DefaultTimeout,
 		Sends:   true,
 		Fails:   dsl.ByAccident,
@@ -62,6 +64,7 @@ type Body struct {
 	temperature *expr.Template // nil: the model's default
 	check       saga.Schema    // nil: any text
 	ask         json.RawMessage
+	tools       []json.RawMessage // none: the model can call nothing
 }
 
 var (
@@ -104,7 +107,7 @@ func (b *Body) Unpriced() []string {
 
 func decode(d *dsl.Decoder, t *Tariff) saga.Body {
 	own := d.Own()
-	if !d.Known(own, "llm", "model", "prompt", "messages", "system", "schema", "max_tokens", "temperature") && own.Form != dsl.Map {
+	if !d.Known(own, "llm", "model", "prompt", "messages", "system", "schema", "max_tokens", "temperature", "tools", "max_turns") && own.Form != dsl.Map {
 		return nil
 	}
 	b, answer := &Body{Tariff: t}, expr.Exactly(expr.KindNull)
@@ -120,10 +123,21 @@ func decode(d *dsl.Decoder, t *Tariff) saga.Body {
 		}
 	}
 	text, unknown := expr.Exactly(expr.KindString), expr.Any().With(expr.KindAbsent, false)
-	d.Gives(expr.Fields(map[string]*expr.Type{"text": text, "json": answer, "model": text, "finish_reason": text.With(expr.KindNull, true),
-		"cost": expr.Exactly(expr.KindNumber).With(expr.KindNull, false)}, unknown))
+	fields := map[string]*expr.Type{"text": text, "json": answer, "model": text, "finish_reason": text.With(expr.KindNull, true),
+		"cost": expr.Exactly(expr.KindNumber).With(expr.KindNull, false)}
+	tools, turns := own.Get("tools"), own.Get("max_turns")
+	if tools != nil {
+		fields["turns"] = expr.Exactly(expr.KindInteger)
+		fields["calls"] = expr.Items(expr.Fields(map[string]*expr.Type{"tool": text, "input": expr.Any(), "status": text}, unknown))
+	} else if turns != nil {
+		d.Fail(turns, "missing_key", "max_turns limits the turns of a model with tools: add tools, or remove it")
+	}
+	d.Gives(expr.Fields(fields, unknown))
 	b.maxTokens = number(d, own.Get("max_tokens"), func(v any) error { _, err := tokens(v); return err })
 	b.temperature = number(d, own.Get("temperature"), func(v any) error { _, err := temperature(v); return err })
+	if tools != nil {
+		return decodeTools(d, b, tools, turns)
+	}
 	return b
 }
 

@@ -121,6 +121,9 @@ func (b *Body) Reserve(r saga.Request) saga.Usage {
 		return saga.Usage{}
 	}
 	u := saga.Usage{Input: perRequest + estimate(len(c.ResponseFormat)), Output: c.limit()}
+	for _, t := range c.Tools {
+		u.Input += perMessage + estimate(len(t))
+	}
 	for _, m := range c.Messages {
 		u.Input += perMessage + estimate(length(m))
 	}
@@ -136,8 +139,11 @@ func EstimateInput(bytes int) int64 { return perRequest + estimate(bytes) }
 
 // length returns the length of a message's text or, if it has other parts, of all its JSON.
 func length(m json.RawMessage) int {
-	var doc struct{ Content string }
-	if json.Unmarshal(m, &doc) != nil {
+	var doc struct {
+		Content string
+		Calls   json.RawMessage `json:"tool_calls"`
+	}
+	if json.Unmarshal(m, &doc) != nil || doc.Calls != nil {
 		return len(m)
 	}
 	return len(doc.Content)

@@ -46,6 +46,10 @@ type answer struct {
 		Message      struct {
 			Content content
 			Refusal string
+			Calls   []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
 		}
 	}
 }
@@ -74,6 +78,7 @@ type output struct {
 	Usage        *usage          `json:"usage"`
 	Cost         json.RawMessage `json:"cost"`
 	PricesAt     string          `json:"prices_at,omitempty"`
+	ToolCalls    []toolCall      `json:"tool_calls,omitempty"` // what a model with tools calls next
 }
 
 // Read implements saga.Reader.
@@ -96,7 +101,12 @@ func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
 	case first.FinishReason == "content_filter":
 		return failed(journal.Refused, CodeRefused, "the provider's content filter ended the response", "")
 	}
-	if b.check != nil {
+	if len(b.tools) > 0 {
+		for _, c := range first.Message.Calls {
+			out.ToolCalls = append(out.ToolCalls, toolCall{c.ID, c.Function.Name, c.Function.Arguments})
+		}
+	}
+	if b.check != nil && len(out.ToolCalls) == 0 {
 		value, wrong, tooCostly := b.parse(out.Text)
 		switch {
 		case first.FinishReason == "length":

@@ -37,6 +37,7 @@ type completion struct {
 	MaxCompletionTokens int64             `json:"max_completion_tokens,omitempty"`
 	Temperature         json.Number       `json:"temperature,omitempty"`
 	ResponseFormat      json.RawMessage   `json:"response_format,omitempty"`
+	Tools               []json.RawMessage `json:"tools,omitempty"`
 	Stream              bool              `json:"stream"`
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -66,6 +67,11 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	if c.Messages, err = b.question(env); err != nil {
 		return saga.Request{}, err
 	}
+	turns, err := b.said(env)
+	if err != nil {
+		return saga.Request{}, err
+	}
+	c.Messages, c.Tools = append(c.Messages, turns...), b.tools
 	if err := b.numbers(env, &c); err != nil {
 		return saga.Request{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"recourse/internal/httptext"
@@ -134,6 +135,8 @@ type assembly struct {
 	reserve           func(bytes int) error // called before it takes so many bytes
 	id, model, finish string
 	content, refusal  strings.Builder
+	calls             []*calling
+	called            int // bytes of the calls
 	usage, fault      json.RawMessage
 	done              bool // [DONE] has arrived
 }
@@ -155,6 +158,20 @@ type chunk struct {
 type piece struct {
 	Content content
 	Refusal string
+	Calls   []callPiece `json:"tool_calls"`
+}
+
+// callPiece is a part of a call of a tool. The first part of a call has its id and name.
+type callPiece struct {
+	Index    *int // nil: a call of its own
+	ID       string
+	Function struct{ Name, Arguments string }
+}
+
+// calling is a call of a tool that arrives in pieces.
+type calling struct {
+	id, name  string
+	arguments strings.Builder
 }
 
 // take adds the data of one event, or of several that were written as one. It returns io.EOF after
@@ -193,18 +210,49 @@ func (s *assembly) add(data []byte) error {
 			continue
 		}
 		more := len(choice.Delta.Content) + len(choice.Message.Content) + len(choice.Delta.Refusal) + len(choice.Message.Refusal)
-		if err := s.reserve(2 * (s.content.Len() + s.refusal.Len() + more)); err != nil {
+		if err := s.reserve(2 * (s.content.Len() + s.refusal.Len() + s.called + more)); err != nil {
 			return err
+		}
+		for _, p := range slices.Concat(choice.Delta.Calls, choice.Message.Calls) {
+			if err := s.call(p); err != nil {
+				return err
+			}
 		}
 		s.content.WriteString(string(choice.Delta.Content + choice.Message.Content))
 		s.refusal.WriteString(choice.Delta.Refusal + choice.Message.Refusal)
 		set(&s.finish, choice.FinishReason)
 	}
-	if s.content.Len()+s.refusal.Len() > MaxBody {
+	if s.content.Len()+s.refusal.Len()+s.called > MaxBody {
 		return ErrTooLarge
 	}
 	return nil
 }
+
+// call adds a part of a call.
+func (s *assembly) call(p callPiece) error {
+	at := len(s.calls)
+	if p.Index != nil {
+		at = *p.Index
+	}
+	if at < 0 || at > len(s.calls) {
+		return ErrBroken
+	}
+	if at == len(s.calls) {
+		s.calls = append(s.calls, &calling{})
+	}
+	c := s.calls[at]
+	set(&c.id, p.ID)
+	set(&c.name, p.Function.Name)
+	s.called += perCall + len(p.ID) + len(p.Function.Name) + len(p.Function.Arguments)
+	if err := s.reserve(2 * (s.content.Len() + s.refusal.Len() + s.called)); err != nil {
+		return err
+	}
+	c.arguments.WriteString(p.Function.Arguments)
+	return nil
+}
+
+// perCall is more than a call takes in memory besides its texts.
+const perCall = 128
 
 func set(to *string, text string) {
 	if text != "" {
@@ -230,15 +278,29 @@ func (s *assembly) whole() bool { return s.done || s.finish != "" || s.fault != 
 // document returns the completion as one chat.completion, in the form of an answer that was not
 // streamed.
 func (s *assembly) document() json.RawMessage {
+	type function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	type toolCall struct {
+		ID       string   `json:"id,omitempty"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}
 	type message struct {
-		Role    string  `json:"role"`
-		Content string  `json:"content"`
-		Refusal *string `json:"refusal"`
+		Role    string     `json:"role"`
+		Content string     `json:"content"`
+		Refusal *string    `json:"refusal"`
+		Calls   []toolCall `json:"tool_calls,omitempty"`
 	}
 	type choice struct {
 		Index        int     `json:"index"`
 		Message      message `json:"message"`
 		FinishReason *string `json:"finish_reason"`
+	}
+	said := message{Role: "assistant", Content: s.content.String(), Refusal: optional(s.refusal.String())}
+	for _, c := range s.calls {
+		said.Calls = append(said.Calls, toolCall{c.id, "function", function{c.name, c.arguments.String()}})
 	}
 	return encode(struct {
 		ID      string          `json:"id,omitempty"`
@@ -248,7 +310,7 @@ func (s *assembly) document() json.RawMessage {
 		Usage   json.RawMessage `json:"usage,omitempty"`
 		Error   json.RawMessage `json:"error,omitempty"`
 	}{s.id, "chat.completion", s.model,
-		[]choice{{0, message{"assistant", s.content.String(), optional(s.refusal.String())}, optional(s.finish)}}, s.usage, s.fault})
+		[]choice{{0, said, optional(s.finish)}}, s.usage, s.fault})
 }
 
 func optional(s string) *string {
