@@ -596,9 +596,12 @@ func TestAgentWorker(t *testing.T) {
 func TestAgentsPage(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../examples/agents/refund")); err != nil {
-		t.Fatal(err)
+	clone := t.TempDir()
+	dir := filepath.Join(clone, "examples/agents/refund")
+	for _, part := range []string{"examples/agents/refund", "sdk/python"} {
+		if err := os.CopyFS(filepath.Join(clone, part), os.DirFS(filepath.Join("../..", part))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	page := docPage(t, "agents.md")
 	sh := func(env []string, mark string) (string, int) {

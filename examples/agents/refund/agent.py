@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An agent that refunds orders and tells the customers. It uses only the standard library.
+"""An agent that refunds orders and tells the customers. It uses the SDK in sdk/python, which needs only the standard library.
 
     recourse agent run --name refund --key ticket-17 --actions actions --input @ticket.json -- python3 agent.py
 
@@ -14,59 +14,35 @@ SLOW is the number of seconds that the model thinks before each decision.
 
 import json
 import os
+import pathlib
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 
-URL = os.environ["RECOURSE_URL"] + "/v1/sessions/" + os.environ["RECOURSE_SESSION"]
-TOKEN = os.environ["RECOURSE_TOKEN"]  # never print it
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "sdk/python"))  # an installed package needs no path
+import recourse  # noqa: E402
+
 SLOW = float(os.environ.get("SLOW", "0"))
-
-FAILED, PARKED, ABORT = 1, 75, 76  # exit codes that `recourse agent run` understands; 0 commits the session
+ABORT = 76  # the exit code by which `recourse agent run` aborts the session
 
 
 def say(*what):
     print("life", os.environ["RECOURSE_LIFE"] + ":", *what, flush=True)
 
 
-def request(method, path, body=None):
-    """Sends a request until the server answers it. Repeating a call is safe: two calls with the same input are the same call."""
-    pause = 0.1
-    while True:
-        data = None if body is None else json.dumps(body).encode()
-        sent = urllib.request.Request(URL + path, data, {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(sent, timeout=40) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                problem = json.loads(refusal.read() or b"{}")
-            if refusal.code != 429 and refusal.code < 500:
-                return refusal.code, problem
-        except (OSError, ValueError):  # the server is away, or the connection has ended early: is it restarting?
-            pass
-        time.sleep(pause)
-        pause = min(2 * pause, 2)
-
-
-def call(action, arguments):
-    """Calls an action, and waits for its end. The result is a dict with `status`, and `output` or `error`."""
-    status, answer = request("POST", "/calls", {"action": action, "input": arguments, "wait": "10s"})
-    while status == 202:
-        if answer.get("waits_for"):  # a person decides, perhaps after days; then this process is run again
-            say("parked:", answer["path"], "waits for", answer["waits_for"])
-            sys.exit(PARKED)
-        path = urllib.parse.quote(answer["path"], safe="")
-        status, answer = request("GET", "/calls/" + path + "?wait=10s")
-    if status == 200:
-        return answer
-    code = answer.get("type", "").rpartition(":")[2]
-    say(action, "is refused:", code, answer.get("detail", ""))
-    if code == "superseded":  # another process of this agent has followed, and this one must not do anything
-        sys.exit(FAILED)
-    return {"status": "refused", "error": {"code": code}}
+def call(session, action, arguments):
+    """Calls an action, and waits for its end. The result is a dict with `status`, and `output` or `error`, which a model understands."""
+    try:
+        return session.call(action, arguments, patience=0)
+    except recourse.Waits as waits:  # a person decides, perhaps after days; then this process is run again
+        say("parked:", waits)
+        session.park()
+    except recourse.Unsuccessful as failure:
+        return failure.view
+    except recourse.Problem as refusal:
+        say(action, "is refused:", refusal.code, refusal.detail)
+        if refusal.code == "superseded":  # another process of this agent has followed, and this one must not do anything
+            raise
+        return {"status": "refused", "error": {"code": refusal.code}}
 
 
 def model(task, history):
@@ -85,7 +61,7 @@ def model(task, history):
 
 
 def main():
-    task, history = json.loads(os.environ["RECOURSE_INPUT"]), []
+    session, task, history = recourse.attach(), json.loads(os.environ["RECOURSE_INPUT"]), []
     say("begins as process", os.getpid())
     while True:
         time.sleep(SLOW)
@@ -96,7 +72,7 @@ def main():
             say("gives up")
             sys.exit(ABORT)
         action, arguments = decision
-        result = call(action, arguments)
+        result = call(session, action, arguments)
         history.append((action, arguments, result))
         say(action, arguments["order"], result["status"], "(from the journal)" if result.get("replayed") else "")
 
