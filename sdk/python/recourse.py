@@ -43,7 +43,7 @@ Saga = TypedDict("Saga", {
     "output": Any, "labels": Dict[str, Any], "cost": Cost, "residual": List[Residue], "doubts": List[Residue], "open": List[str], "parent": str,
     "created_at": str, "ended_at": str, "seq": int,
 }, total=False)
-Record = TypedDict("Record", {
+JournalRecord = TypedDict("JournalRecord", {
     "seq": int, "at": str, "kind": str, "path": str, "way": Literal["do", "undo"], "attempt": int, "generation": int, "key": str,
     "class": Literal["succeeded", "refused", "transient", "in_doubt", "held"], "node": str, "data": Any, "hash": str,
 }, total=False)
@@ -184,7 +184,7 @@ class Client:
             if view["status"] in ("succeeded", "compensated", "failed") or rest <= 0:
                 return view
 
-    def watch(self, saga: str, after: int = 0) -> Iterator[Record]:
+    def watch(self, saga: str, after: int = 0) -> Iterator[JournalRecord]:
         """Yields the records of a saga's journal after the record `after` as they come, until its end."""
         while True:
             self.get(saga)  # waits for the server, and raises a refusal
@@ -436,4 +436,6 @@ class Session:
 def attach() -> Session:
     """The session of this process, which `recourse agent run` has started."""
     env = os.environ
+    if "RECOURSE_SESSION" not in env:
+        raise RuntimeError("there is no session: run this process by `recourse agent run`, or open a session by Client.open")
     return Session(Client(env["RECOURSE_URL"], env["RECOURSE_TOKEN"]), env["RECOURSE_SESSION"], int(env["RECOURSE_LIFE"]))

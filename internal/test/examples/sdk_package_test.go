@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"recourse/internal/test/debian"
@@ -61,4 +62,65 @@ func setuptools(t *testing.T) string {
 	}
 	t.Fatal("setuptools and wheel are installed, and Python does not find them")
 	return ""
+}
+
+var (
+	building sync.Mutex
+	built    bool // guarded by building. Programs run what is built, so it is not built again
+)
+
+// buildTypeScript installs the compiler, and compiles the SDK for TypeScript and its test program,
+// once. It returns the path of a Node 20, the oldest that the SDK runs on.
+func buildTypeScript(t *testing.T) (node string) {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	node = installPackages(t, sdks+"/typescript", true)
+	if !built {
+		npm(t, sdks+"/typescript", "run", "build")
+		built = true
+	}
+	return node
+}
+
+func npm(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "npm", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("npm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestSDKTypeScript packs the package, and installs it in a program that uses it with its types.
+func TestSDKTypeScript(t *testing.T) {
+	t.Parallel()
+	node := buildTypeScript(t)
+	user := t.TempDir()
+	npm(t, sdks+"/typescript", "pack", "--ignore-scripts", "--pack-destination", user)
+	packages, err := filepath.Glob(filepath.Join(user, "recourse-*.tgz"))
+	if err != nil || len(packages) != 1 {
+		t.Fatalf("packages %q, %v", packages, err)
+	}
+	const program = "import { attach, Client, Problem } from 'recourse'\nconst client: Client = new Client('http://127.0.0.1:1')\nconsole.log(client.url, typeof attach, Problem.name)\n"
+	for name, text := range map[string]string{"package.json": `{"type": "module"}`, "user.ts": program} {
+		if err := os.WriteFile(filepath.Join(user, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	npm(t, user, "install", "--offline", "--no-audit", "--no-fund", packages[0])
+	tsc, err := filepath.Abs(sdks + "/typescript/node_modules/.bin/tsc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{tsc, "--strict", "--module", "NodeNext", "--lib", "ES2022,DOM", "user.ts"}, {node, "user.js"}} {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = user
+		out, err := cmd.CombinedOutput()
+		if err != nil || args[0] == node && string(out) != "http://127.0.0.1:1 function Problem\n" {
+			t.Fatalf("%s: %v\n%s", args[0], err, out)
+		}
+	}
 }

@@ -36,6 +36,9 @@ var allSDKs = []sdk{
 		}
 		return []string{python, sdks + "/python/tests/program.py"}
 	}},
+	{"typescript", func(t *testing.T) []string {
+		return []string{buildTypeScript(t), sdks + "/typescript/dist/tests/program.js"}
+	}},
 }
 
 // lossy is a proxy between an SDK and its server that loses the first response to each request, or

@@ -29,7 +29,7 @@ var sdkViews = []sdkView{
 	{name: "Residue"},
 	{name: "Cost", fields: "currency spent reserved budget"},
 	{name: "Saga", fields: "id definition version status reason input output labels cost residual doubts open parent created_at ended_at seq"},
-	{name: "Record"},
+	{name: "Record", as: "JournalRecord"}, // Record is a type of TypeScript
 	{name: "Task"},
 	{name: "Call"},
 	{name: "OwnStep"},
@@ -56,6 +56,7 @@ func TestSDKTypes(t *testing.T) {
 	}
 	for _, sdk := range []struct{ file, comment, views string }{
 		{"../../../sdk/python/recourse.py", "#", api.Components.Schemas.python()},
+		{"../../../sdk/typescript/recourse.ts", "//", api.Components.Schemas.typescript()},
 	} {
 		text, err := os.ReadFile(sdk.file)
 		if err != nil {
@@ -176,6 +177,54 @@ func (all schemas) pythonType(s *schema) string {
 		return "Dict[str, Any]"
 	}
 	return "Any"
+}
+
+// typescript returns the views as types of TypeScript.
+func (all schemas) typescript() string {
+	var b strings.Builder
+	for _, v := range sdkViews {
+		fmt.Fprintf(&b, "export interface %s {\n%s}\n", cmp.Or(v.as, v.name), wrapped(all.members(all.fields(v), all[v.name].Required), "  ", 150))
+	}
+	return b.String()
+}
+
+func (all schemas) members(list []property, required []string) (members []string) {
+	for _, p := range list {
+		optional := "?"
+		if slices.Contains(required, p.name) {
+			optional = ""
+		}
+		members = append(members, p.name+optional+": "+all.typescriptType(p.of)+";")
+	}
+	return members
+}
+
+func (all schemas) typescriptType(s *schema) string {
+	if name := s.named(); name != "" {
+		return name
+	}
+	s = all.of(s)
+	switch {
+	case len(s.Enum) > 0 && len(s.Enum) <= mostValues:
+		return quoted(s.Enum, "'", " | ")
+	case s.Type == "array":
+		return all.typescriptType(s.Items) + "[]"
+	}
+	text, _ := s.Type.(string)
+	switch text {
+	case "string":
+		return "string"
+	case "integer":
+		return "number"
+	case "boolean":
+		return "boolean"
+	case "object":
+		if s.Properties == nil {
+			return "Record<string, string>"
+		}
+		return "{ " + strings.Join(all.members(s.Properties, s.Required), " ") + " }"
+	}
+	return "unknown"
 }
 
 func quoted(list []string, mark, between string) string {
