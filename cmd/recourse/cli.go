@@ -4,6 +4,7 @@ import (
 	"recourse/internal/cli/agent"
 	"recourse/internal/cli/bench"
 	"recourse/internal/cli/completion"
+	"recourse/internal/cli/crashtest"
 	"recourse/internal/cli/demo"
 	"recourse/internal/cli/doctor"
 	"recourse/internal/cli/offline"
@@ -13,11 +14,12 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Demo     demo.Command     `cmd:"" help:"Run a demo: five sagas with mock services, a crash and a recovery."`
-	Serve    serveCmd         `cmd:"" help:"Run the server."`
-	Run      runCmd           `cmd:"" help:"Run one saga in this process, without a server."`
-	Validate offline.Validate `cmd:"" help:"Validate definitions and actions."`
-	Plan     offline.Plan     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
+	Demo     demo.Command      `cmd:"" help:"Run a demo: five sagas with mock services, a crash and a recovery."`
+	Serve    serveCmd          `cmd:"" help:"Run the server."`
+	Run      runCmd            `cmd:"" help:"Run one saga in this process, without a server."`
+	Validate offline.Validate  `cmd:"" help:"Validate definitions and actions."`
+	Plan     offline.Plan      `cmd:"" help:"Show the requests that a saga would send, without sending them."`
+	Test     crashtest.Command `cmd:"" help:"Test a definition against crashes and faults of remote services, without sending anything."`
 
 	Start   remote.Start   `cmd:"" help:"Start a saga on a server."`
 	List    remote.List    `cmd:"" help:"List sagas."`
