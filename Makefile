@@ -42,7 +42,7 @@ build: ## build bin/recourse, and bin/world, the mock services
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
 # detector has nothing to find in their tests, and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr internal/test/sim
+UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/replay internal/test/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core
 # idles.
 LONGEST := internal/test/crash cmd/recourse internal/test/browser internal/test/examples api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing

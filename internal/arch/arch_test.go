@@ -36,6 +36,7 @@ var may = map[string][]string{
 	"saga":                   {"compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":              {"internal/spelling"},
 	"saga/machine":           {"internal/cloudevent", "compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
+	"saga/replay":            {"compensation", "journal", "retry", "saga", "saga/expr", "saga/history", "saga/machine"},
 	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
 	"saga/dsl":               {"internal/spelling", "saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "saga/history", "journal", "retry", "idempotency"},
@@ -54,7 +55,7 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"api/mcp", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":             {"api/mcp", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
 	"api/client":      {},
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
@@ -139,7 +140,7 @@ var may = map[string][]string{
 }
 
 // sequential packages are pure. Nothing in them or in their tests runs concurrently.
-var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "compensation", "retry", "idempotency"}
+var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "saga/replay", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
 var pure = slices.Concat(sequential, []string{"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/timeline", "api/ui/transcript", "internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",

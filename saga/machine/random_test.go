@@ -21,6 +21,7 @@ import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 	"recourse/saga/machine"
+	"recourse/saga/replay"
 )
 
 const everything = `
@@ -167,6 +168,12 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 			}
 		}
 		h.check()
+		// A kindly world lets a saga live longer than its timeout.
+		if h.m.Ended() && (!h.kindly || h.now.Sub(h.records[0].At) < def.Timeout) {
+			if res, err := replay.Against(def, h.m.ID(), h.records, replay.Options{}); err != nil || res.Verdict != replay.Same {
+				rt.Fatalf("replayed against its own definition: %+v, %v\n%s", res, err, h.describe())
+			}
+		}
 		most = max(most, h.most)
 		for s := range passed {
 			reached[s]++

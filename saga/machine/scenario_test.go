@@ -21,6 +21,7 @@ import (
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/llm"
 	"recourse/saga/machine"
+	"recourse/saga/replay"
 )
 
 // TestScenarios plays the files of testdata/scenarios. A file has a definition,
@@ -51,6 +52,11 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("journal (-want +got), -update rewrites it:\n%s", d)
 			}
 			prefixes(t, p.def, p.m.ID(), p.records)
+			if p.m.Ended() && p.def.Session == nil {
+				if res, err := replay.Against(p.def, p.m.ID(), p.records, replay.Options{}); err != nil || res.Verdict != replay.Same {
+					t.Errorf("replayed against its own definition: %+v, %v", res, err)
+				}
+			}
 		})
 	}
 }

@@ -1,13 +1,11 @@
 package ask
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -328,7 +326,7 @@ func (p *Prompt) Pointer(body []byte, rules Rules) string {
 	if err != nil {
 		return ""
 	}
-	at, _ := difference(other.doc, p.doc)
+	at, _ := saga.Difference(other.doc, p.doc)
 	return at
 }
 
@@ -369,48 +367,4 @@ func without(v any, patterns []*regexp.Regexp) any {
 		return fields
 	}
 	return v
-}
-
-// difference returns a pointer to the first difference of two values; ok is false if there is none.
-func difference(a, b any) (pointer string, ok bool) {
-	switch a := a.(type) {
-	case map[string]any:
-		b, is := b.(map[string]any)
-		if !is {
-			return "", true
-		}
-		names := make(map[string]bool, len(a)+len(b))
-		for name := range a { // any order
-			names[name] = true
-		}
-		for name := range b { // any order
-			names[name] = true
-		}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			x, inA := a[name]
-			y, inB := b[name]
-			if inA != inB {
-				return "/" + expr.PointerToken(name), true
-			}
-			if at, differs := difference(x, y); differs {
-				return "/" + expr.PointerToken(name) + at, true
-			}
-		}
-		return "", false
-	case []any:
-		b, is := b.([]any)
-		if !is {
-			return "", true
-		}
-		for i := range max(len(a), len(b)) {
-			if i >= len(a) || i >= len(b) {
-				return "/" + strconv.Itoa(i), true
-			}
-			if at, differs := difference(a[i], b[i]); differs {
-				return "/" + strconv.Itoa(i) + at, true
-			}
-		}
-		return "", false
-	}
-	return "", !bytes.Equal(saga.Encode(a), saga.Encode(b))
 }

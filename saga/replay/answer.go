@@ -1,0 +1,116 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/history"
+	"recourse/saga/machine"
+)
+
+// answer lets the definition judge the recorded answer to a request, and appends the outcome.
+func (r *run) answer(s machine.Send, rec *journal.Record) error {
+	d, ok := history.DataOf[saga.OutcomeData](rec)
+	if !ok {
+		return fmt.Errorf("record %d: %w", rec.Seq, saga.ErrUnreadable)
+	}
+	r.use(rec)
+	a, ok := answerOf(rec, s, &d)
+	if _, check := saga.SplitQuery(s.Path); check || !ok {
+		return r.append(machine.Draft{Kind: journal.Outcome, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Generation: s.Generation, Class: rec.Class, Data: d})
+	}
+	if d.RetryAt != nil {
+		a.RetryAfter = max(0, d.RetryAt.Sub(r.now)) // so the delay is the recorded one, jitter included
+	}
+	draft, err := r.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, r.now, 0)
+	if err != nil {
+		return err
+	}
+	return r.append(draft)
+}
+
+// unsent are codes of answers to requests of which no byte left the process.
+var unsent = []string{"dns", "tls", "egress_denied", saga.CodeSecretMissing, "url_invalid", "request_invalid", "not_sent", saga.CodeWithdrawn}
+
+// cut are codes of answers whose head arrived, and whose body did not arrive or could not be read.
+var cut = []string{"body_cut", "body_too_large", "body_invalid"}
+
+// answerOf returns the answer that an outcome was made from. ok is false if the journal does not
+// have enough of it.
+func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.Answer, ok bool) {
+	a = saga.Answer{Sent: true, Status: d.StatusCode}
+	if d.Error != nil {
+		a.Detail = d.Error.Detail
+	}
+	if d.NeverStarted != "" {
+		a.Code = saga.NoSaga
+		return a, true
+	}
+	if (s.Request.Task != nil || s.Request.Child != nil) && d.Result == nil {
+		return reported(rec, a, d), true
+	}
+	if a.Status == 0 {
+		if d.Error != nil {
+			a.Code = d.Error.Code
+		}
+		// A write without an answer is either in doubt or was not sent. A read is never in doubt; if
+		// its cost is unknown, it was sent.
+		read := s.Request.Method == "GET" || s.Request.Method == "HEAD"
+		a.Sent = rec.Class == journal.InDoubt || read && d.Cost != "0" && !slices.Contains(unsent, a.Code)
+		return a, true
+	}
+	if d.Error != nil && slices.Contains(cut, d.Error.Code) {
+		a.Code = d.Error.Code
+	}
+	if d.Result == nil {
+		a.Body = bodyOf(d.Output)
+		return a, true
+	}
+	var result struct {
+		Headers map[string]string `json:"headers"`
+		Body    json.RawMessage   `json:"body"`
+	}
+	if json.Unmarshal(d.Result, &result) != nil || bytes.HasPrefix(result.Body, []byte(`{"left_out_bytes":`)) {
+		return a, false
+	}
+	a.Headers, a.Body = result.Headers, result.Body
+	if s.Request.Task != nil || s.Request.Child != nil {
+		a.Report = &saga.Report{Cost: d.Cost}
+	}
+	return a, true
+}
+
+// reported returns the answer that a worker or a child saga has given.
+func reported(rec *journal.Record, a saga.Answer, d *saga.OutcomeData) saga.Answer {
+	a.Report = &saga.Report{Cost: d.Cost, Retryable: rec.Class == journal.Transient, InDoubt: rec.Class == journal.InDoubt}
+	if rec.Class == journal.Succeeded {
+		a.Body = bodyOf(d.Output)
+		return a
+	}
+	if d.Error != nil {
+		a.Code = d.Error.Code
+		a.Sent = !slices.Contains(unsent, a.Code)
+	}
+	return a
+}
+
+// bodyOf returns the body whose default output this is.
+func bodyOf(output json.RawMessage) json.RawMessage {
+	if string(output) == "null" {
+		return nil
+	}
+	return output
+}
+
+// requestOf returns the request of an intent.
+func requestOf(intent *journal.Record) (saga.Request, error) {
+	d, ok := history.DataOf[saga.IntentData](intent)
+	if !ok || d.Request == nil {
+		return saga.Request{}, fmt.Errorf("record %d: %w: an intent without a request", intent.Seq, saga.ErrUnreadable)
+	}
+	return *d.Request, nil
+}

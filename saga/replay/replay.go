@@ -1,0 +1,252 @@
+/*
+Package replay tries a definition on sagas that have already ended. [Against] runs the definition
+from the start that a journal records, and gives each request the answer that the journal has for
+it. The result says whether the definition would have sent the same requests and have come to the
+same end, or where it first differs. Nothing is sent, and nothing is stored.
+
+	r, err := replay.Against(changed, id, records, replay.Options{})
+	if err == nil && r.Verdict == replay.OtherRequest {
+		fmt.Println(id, r.Path, r.Pointer)
+	}
+
+What people, other services and the clock did is taken from the journal as well: commands, signals,
+and the times of answers. A timer that the journal does not have, such as one of a new sleep, fires
+before the first event that is recorded for a later time.
+
+A replay ends at the first difference, because no journal says how a remote service would have
+answered another request. So a difference in a request hides all later ones.
+
+# Limits
+
+  - A journal keeps an answer's headers only where the step's `output` could read them. A new
+    `expect` or `output` that reads other headers finds none.
+  - A journal keeps at most 16 KiB of the body of an answer that is not the step's output. Where it
+    has left out a body, and for status checks, the recorded outcome is taken as it is.
+  - Random numbers and times in set steps are those of the saga, but a step that is new, or has
+    another path, gets others.
+*/
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/compensation"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/history"
+)
+
+// Verdict is the result of a replay in one word.
+type Verdict string
+
+// The verdicts. They are part of the public contract.
+const (
+	Same          Verdict = "same"
+	OtherRequest  Verdict = "other-request"  // a request differs, is missing, or is recorded and not made
+	NeverAnswered Verdict = "never-answered" // the definition needs an answer that the journal does not have
+	OtherEnd      Verdict = "other-end"      // the saga ends otherwise, or could not have been started
+	OtherCost     Verdict = "other-cost"     // all is the same, except what it costs
+)
+
+// Verdicts lists all verdicts, the best first.
+var Verdicts = []Verdict{Same, OtherCost, OtherRequest, NeverAnswered, OtherEnd}
+
+// Errors of Against.
+var (
+	// ErrNotEnded says that the saga is still running.
+	ErrNotEnded = errors.New("the saga has not ended")
+	// ErrSession says that the saga is a session of an agent. Its steps do not come from a
+	// definition.
+	ErrSession = errors.New("the saga is a session of an agent")
+)
+
+// Result says where a definition first differs from a recorded saga. Fields that do not apply are
+// empty.
+type Result struct {
+	Verdict Verdict     `json:"verdict"`
+	Path    string      `json:"path,omitempty"` // the step
+	Way     journal.Way `json:"way,omitempty"`
+	// Pointer is a JSON pointer (RFC 6901) to the first difference: into the request as its intent
+	// records it, or into the end.
+	Pointer string          `json:"pointer,omitempty"`
+	Was     json.RawMessage `json:"was,omitempty"` // the recorded value there; absent: none
+	Now     json.RawMessage `json:"now,omitempty"` // the new one
+	Detail  string          `json:"detail,omitempty"`
+	Before  End             `json:"before"`
+	After   *End            `json:"after,omitempty"` // nil: the replay stopped before the end
+}
+
+// End is how a saga has ended.
+type End struct {
+	Status   saga.Status            `json:"status"`
+	Reason   *saga.Reason           `json:"reason,omitempty"`
+	Output   json.RawMessage        `json:"output,omitempty"`
+	Cost     string                 `json:"cost"` // of all attempts whose cost is known
+	Residual []compensation.Residue `json:"residual,omitempty"`
+}
+
+// Options are what a replay needs in addition to the definition.
+type Options struct {
+	// Vars are the server's values for those that the definition reads and the journal does not
+	// have.
+	Vars map[string]json.RawMessage
+}
+
+// Against replays the journal of an ended saga against a definition. The records are all of the
+// saga's, from the first on. Errors are ErrNotEnded and ErrSession, and others if the journal
+// cannot be read.
+func Against(def *saga.Definition, id uuid.UUID, records []journal.Record, o Options) (Result, error) {
+	rec, err := read(records)
+	if err != nil {
+		return Result{}, err
+	}
+	run := &run{def: def, id: id, rec: rec, vars: o.Vars}
+	res, err := run.result()
+	res.Before = rec.end
+	return res, err
+}
+
+// recording is a journal, prepared for being replayed.
+type recording struct {
+	started  saga.StartedData
+	end      End
+	first    *journal.Record
+	intents  map[attempt]*journal.Record
+	outcomes map[attempt]*journal.Record
+	awaited  map[string]*saga.Awaited     // what steps waited for, by path
+	events   map[string]json.RawMessage   // the events of emit steps, by path
+	order    []attempt                    // the attempts with a request, in the journal's order
+	inputs   []*input                     // in the journal's order
+	times    map[moment][]*journal.Record // the records that are not used up, by what they say
+	emitted  []string                     // the paths of emit steps, in the journal's order
+	costs    []string                     // of the outcomes
+	timers   map[timer][]*journal.Record  // that fired and are not used up
+	refused  map[int64]bool               // the seqs of commands that were refused
+}
+
+// attempt identifies an attempt of a track.
+type attempt struct {
+	path   string
+	way    journal.Way
+	number int
+}
+
+// moment identifies records that say the same, so that a new record gets the time of the recorded
+// one.
+type moment struct {
+	kind journal.Kind
+	attempt
+}
+
+// timer identifies a timer.
+type timer struct {
+	path string
+	way  journal.Way
+	name string
+}
+
+// input is a command or a signal.
+type input struct {
+	*journal.Record
+	command saga.Command
+	message uuid.UUID
+	done    bool
+}
+
+func read(records []journal.Record) (*recording, error) {
+	r := &recording{
+		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string]*saga.Awaited),
+		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool),
+	}
+	var err error
+	if r.started, err = history.Started(records); err != nil {
+		return nil, err
+	}
+	if r.started.Session != nil {
+		return nil, ErrSession
+	}
+	r.first = &records[0]
+	if records[len(records)-1].Kind != journal.Finished {
+		return nil, ErrNotEnded
+	}
+	for i := range records {
+		if err := r.add(&records[i]); err != nil {
+			return nil, fmt.Errorf("record %d: %w", records[i].Seq, err)
+		}
+	}
+	r.end.Cost, err = sum(r.costs)
+	return r, err
+}
+
+// add adds a record.
+func (r *recording) add(rec *journal.Record) error {
+	data, err := history.Decode(rec)
+	if err != nil {
+		return err
+	}
+	at := attempt{rec.Path, rec.Way, rec.Attempt}
+	when := moment{rec.Kind, at}
+	r.times[when] = append(r.times[when], rec)
+	switch d := data.(type) {
+	case *saga.IntentData:
+		switch {
+		case d.Awaited != nil:
+			r.awaited[rec.Path] = d.Awaited
+		case rec.Attempt > 0:
+			r.intents[at] = rec
+			r.order = append(r.order, at)
+		}
+	case *saga.OutcomeData:
+		r.outcomes[at] = rec
+		r.costs = append(r.costs, d.Cost)
+		if d.Event != nil {
+			r.events[rec.Path] = d.Event
+			r.emitted = append(r.emitted, rec.Path)
+		}
+	case *saga.WokeData:
+		key := timer{rec.Path, rec.Way, d.Timer}
+		r.timers[key] = append(r.timers[key], rec)
+	case *saga.SignalData:
+		message, _ := uuid.FromString(d.Message)
+		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: saga.Command{Do: saga.Signal{Name: d.Name, Data: d.Payload}, Actor: d.Actor, At: rec.At}})
+	case *saga.CommandData:
+		if d.Rejected != nil {
+			r.refused[rec.Seq] = true
+			return nil
+		}
+		message, _ := uuid.FromString(d.Message)
+		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: commandOf(rec, d)})
+	case *saga.FinishedData:
+		r.end = End{Status: d.Status, Reason: d.Reason, Output: d.Output, Residual: d.Residual}
+	}
+	return nil
+}
+
+// after returns the seq of the next record after a place that says something.
+func (r *recording) after(place int64) int64 {
+	place++
+	for r.refused[place] {
+		place++
+	}
+	return place
+}
+
+// commandOf returns the command of a record. Its Do is nil for a command that a replay does not
+// know.
+func commandOf(rec *journal.Record, d *saga.CommandData) saga.Command {
+	c := saga.Command{Path: rec.Path, Reason: d.Reason, Actor: d.Actor, Role: d.Role, Trusted: d.Role == "", At: rec.At}
+	for _, o := range []saga.Operation{
+		saga.Cancel{Mode: d.Mode}, saga.Pause{}, saga.Resume{}, saga.Compensate{}, saga.Retry{NewKey: d.NewKey},
+		saga.Resolve{Outcome: d.Outcome, Output: d.Output, NewKey: d.NewKey}, saga.Patch{Budget: d.Budget, Labels: d.Labels},
+		saga.Approve{Data: d.Output}, saga.Reject{Data: d.Output}, saga.Release{}, saga.Revert{},
+	} {
+		if o.Verb() == d.Kind {
+			c.Do = o
+		}
+	}
+	return c
+}

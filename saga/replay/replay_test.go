@@ -1,0 +1,198 @@
+package replay_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+	"recourse/saga/machine"
+	"recourse/saga/replay"
+)
+
+const order = `
+saga: order
+input: {amount: decimal}
+budget: 5.00 USD
+steps:
+  - {id: reserve, http: "POST https://shop.example/reservations", body: {amount: "${input.amount}"}, cost: 0.10 USD, compensate: {http: "DELETE https://shop.example/reservations/${output.id}"}}
+  - {id: ok, approval: {title: "Charge ${input.amount}?", show: {amount: "${input.amount}"}}, timeout: 1h}
+  - {id: rest, sleep: 10m}
+  - {id: charge, http: "POST https://pay.example/charges", body: {amount: "${input.amount}", by: "${steps.ok.output.by}"}, retry: 2, compensate: {http: "POST https://pay.example/charges/${output.id}/refund", body: {}}}
+  - {id: told, emit: order.charged, to: [bus], data: {id: "${steps.charge.output.id}"}}
+output: ${steps.charge.output.id}
+`
+
+var id = uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001"))
+
+func parse(t *testing.T, src string) *saga.Definition {
+	t.Helper()
+	def, errs := dsl.Parse("order.yaml", []byte(src), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	return def
+}
+
+// record runs a definition and returns its journal. Each path's answers are used up in their order;
+// without one, the answer is 200 {"id": "x"}.
+func record(t *testing.T, src string, answers map[string][]saga.Answer) []journal.Record {
+	t.Helper()
+	def := parse(t, src)
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`{"amount":19.10}`)})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	m, now := machine.New(def, id), time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC)
+	var records []journal.Record
+	add := func(d machine.Draft, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+		r, err := m.Append(d, now, "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	add(m.Start(data), nil)
+	for range 200 {
+		if m.Ended() {
+			return records
+		}
+		ds := m.Decide()
+		if len(ds) == 0 {
+			t.Fatalf("the saga waits: %s", m.Status())
+		}
+		switch d := ds[0].(type) {
+		case machine.Write:
+			add(d.Record, nil)
+		case machine.Dispatch:
+			add(d.Intent, nil)
+			path, a := d.Send.Path, saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}
+			if d.Send.Way == journal.Undo {
+				path += " undo"
+			}
+			if list := answers[path]; len(list) > 0 {
+				a, answers[path] = list[0], list[1:]
+			}
+			add(m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now, 1<<63))
+		case machine.WakeAt:
+			now = d.At
+			add(d.Woke, nil)
+		case machine.Escalate:
+			add(m.Validate(uuid.NewV5(id, "ok"), saga.Command{Do: saga.Approve{Shown: d.Entry.ShownHash}, Path: d.Entry.Path, Actor: "ann", Trusted: true, At: now}))
+		}
+	}
+	t.Fatal("the saga does not end")
+	return nil
+}
+
+// changed returns the definition with a text replaced, which must be in it.
+func changed(t *testing.T, pairs ...string) string {
+	t.Helper()
+	src := order
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(src, pairs[i]) {
+			t.Fatalf("the definition has no %q", pairs[i])
+		}
+		src = strings.Replace(src, pairs[i], pairs[i+1], 1)
+	}
+	return src
+}
+
+// A changed definition gets the verdict that says what would have been different.
+func TestVerdicts(t *testing.T) {
+	happy := func() []journal.Record { return record(t, order, nil) }
+	declined := func() []journal.Record {
+		return record(t, order, map[string][]saga.Answer{"charge": {{Sent: true, Status: 402, Body: json.RawMessage(`{"error":"declined"}`)}}})
+	}
+	flaky := func() []journal.Record {
+		return record(t, order, map[string][]saga.Answer{"charge": {{Sent: true, Status: 503}}})
+	}
+	for _, tt := range []struct {
+		name     string
+		records  func() []journal.Record
+		src      string
+		verdict  replay.Verdict
+		path     string
+		pointer  string
+		was, now string
+	}{
+		{name: "unchanged", records: happy, src: order, verdict: replay.Same},
+		{name: "unchanged, declined", records: declined, src: order, verdict: replay.Same},
+		{name: "unchanged, retried", records: flaky, src: order, verdict: replay.Same},
+		{name: "another text", records: happy, src: changed(t, "saga: order", "saga: order\ndescription: charges"), verdict: replay.Same},
+		{name: "a field of a body", records: happy, src: changed(t, `by: "${steps.ok.output.by}"`, `by: shop`), verdict: replay.OtherRequest, path: "charge", pointer: "/body/by", was: `"ann"`, now: `"shop"`},
+		{name: "another URL", records: happy, src: changed(t, "pay.example/charges\"", "pay.example/v2/charges\""), verdict: replay.OtherRequest, path: "charge", pointer: "/url", was: `"https://pay.example/charges"`, now: `"https://pay.example/v2/charges"`},
+		{name: "another key", records: happy, src: changed(t, `id: charge,`, `id: charge, idempotency: {header: Idempotency-Key, key: "order-${input.amount}"},`), verdict: replay.OtherRequest, path: "charge", pointer: "/headers/Idempotency-Key"},
+		{name: "an undo differs", records: declined, src: changed(t, "reservations/${output.id}", "reservations/by-id/${output.id}"), verdict: replay.OtherRequest, path: "reserve", pointer: "/url"},
+		{name: "what is approved", records: happy, src: changed(t, `show: {amount: "${input.amount}"}`, `show: {amount: "${input.amount}", currency: USD}`), verdict: replay.OtherRequest, path: "ok", pointer: "/approval/shown/currency", now: `"USD"`},
+		{name: "an event", records: happy, src: changed(t, "order.charged", "order.paid"), verdict: replay.OtherRequest, path: "told", pointer: "/type"},
+		{name: "a step less", records: happy, src: changed(t, "  - {id: told, emit: order.charged, to: [bus], data: {id: \"${steps.charge.output.id}\"}}\n", ""), verdict: replay.OtherRequest, path: "told"},
+		{name: "a request less", records: happy, src: changed(t, "id: reserve,", "id: reserve, when: \"false\","), verdict: replay.OtherRequest, path: "reserve"},
+		{name: "a step more", records: happy, src: changed(t, "  - {id: told", "  - {id: mail, http: \"POST https://mail.example/mails\", body: {}}\n  - {id: told"), verdict: replay.NeverAnswered, path: "mail"},
+		{name: "an approval more", records: happy, src: changed(t, "  - {id: rest", "  - {id: again, approval: {title: Sure?}}\n  - {id: rest"), verdict: replay.NeverAnswered, path: "again"},
+		{name: "a longer sleep", records: happy, src: changed(t, "sleep: 10m", "sleep: 1h"), verdict: replay.Same},
+		{name: "more attempts", records: declined, src: changed(t, "retry: 2,", "retry: {attempts: 3, on: [402]},"), verdict: replay.NeverAnswered, path: "charge"},
+		{name: "a shorter timeout", records: happy, src: changed(t, "saga: order", "saga: order\ntimeout: 5m"), verdict: replay.NeverAnswered, path: "reserve"},
+		{name: "stop instead of undo", records: declined, src: changed(t, "saga: order", "saga: order\non_failure: stop"), verdict: replay.OtherEnd, pointer: "/residual"},
+		{name: "a stricter expectation", records: happy, src: changed(t, "retry: 2,", "retry: 2, expect: {that: \"result.body.id == \\\"y\\\"\"}, in_doubt: fail,"), verdict: replay.NeverAnswered, path: "charge"},
+		{name: "a failure that does not matter", records: declined, src: changed(t, "retry: 2,", "retry: 2, on_error: continue,", "output: ${steps.charge.output.id}", "output: ${steps.charge.output?.id}", `{id: "${steps.charge.output.id}"}`, `{id: "${steps.charge.output?.id}"}`), verdict: replay.OtherRequest, path: "told"},
+		{name: "another output", records: happy, src: changed(t, "output: ${steps.charge", "output: ${steps.reserve"), verdict: replay.Same},
+		{name: "an output of another form", records: happy, src: changed(t, "output: ${steps.charge.output.id}", "output: {charge: \"${steps.charge.output.id}\"}"), verdict: replay.OtherEnd, pointer: "/output"},
+		{name: "another price", records: happy, src: changed(t, "0.10 USD", "0.25 USD"), verdict: replay.OtherCost, pointer: "/cost", was: `"0.10"`, now: `"0.25"`},
+		{name: "an input that is refused", records: happy, src: changed(t, "amount: decimal", "amount: decimal, order: string"), verdict: replay.OtherEnd, pointer: "/input/order"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := replay.Against(parse(t, tt.src), id, tt.records(), replay.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Verdict != tt.verdict || got.Path != tt.path || got.Pointer != tt.pointer {
+				t.Errorf("got %s of %q at %q: %s", got.Verdict, got.Path, got.Pointer, got.Detail)
+			}
+			if tt.was != "" && string(got.Was) != tt.was || tt.now != "" && string(got.Now) != tt.now {
+				t.Errorf("got %s instead of %s", got.Now, got.Was)
+			}
+			if got.Before.Status == "" || (got.Verdict == replay.Same) != (got.Detail == "") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// Sagas that are still running, and sessions, cannot be replayed.
+func TestNotReplayed(t *testing.T) {
+	records := record(t, order, nil)
+	if _, err := replay.Against(parse(t, order), id, records[:len(records)-1], replay.Options{}); !errors.Is(err, replay.ErrNotEnded) {
+		t.Errorf("got %v", err)
+	}
+	session := []journal.Record{{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`{"definition":"~a","version":"v1","sha256":"","input":null,"session":{"name":"a"}}`)}}
+	if _, err := replay.Against(parse(t, order), id, session, replay.Options{}); !errors.Is(err, replay.ErrSession) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := replay.Against(parse(t, order), id, nil, replay.Options{}); err == nil {
+		t.Error("an empty journal was replayed")
+	}
+}
+
+// A thousand sagas are replayed in much less than ten seconds.
+func BenchmarkAgainst(b *testing.B) {
+	t := &testing.T{}
+	records, def := record(t, order, nil), parse(t, order)
+	for b.Loop() {
+		if got, err := replay.Against(def, id, records, replay.Options{}); err != nil || got.Verdict != replay.Same {
+			b.Fatal(got, err)
+		}
+	}
+}

@@ -1,0 +1,476 @@
+package replay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+	"recourse/saga/expr"
+	"recourse/saga/machine"
+)
+
+// run is one replay.
+type run struct {
+	def  *saga.Definition
+	id   uuid.UUID
+	rec  *recording
+	vars map[string]json.RawMessage
+
+	m        *machine.Machine
+	now      time.Time
+	inFlight []machine.Send
+	made     map[attempt]bool // the attempts that were made again
+	emitted  map[string]bool
+	waits    []string // the paths of waits that the journal does not have
+	costs    []string
+	place    int64 // the highest seq of the journal that was replayed
+}
+
+// differs is a difference that ends a replay.
+type differs struct{ Result }
+
+// Error implements error.
+func (d *differs) Error() string { return string(d.Verdict) + ": " + d.Detail }
+
+// result runs the definition to its end, or to the first difference.
+func (r *run) result() (Result, error) {
+	r.made, r.emitted = make(map[attempt]bool), make(map[string]bool)
+	err := r.start()
+	// A definition whose loop never ends within what was recorded is cut off.
+	for steps := 0; err == nil && !r.m.Ended(); steps++ {
+		if steps > 1_000_000 {
+			return Result{}, errors.New("the replay does not end")
+		}
+		err = r.step()
+	}
+	if d, ok := errors.AsType[*differs](err); ok {
+		return d.Result, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return r.compare()
+}
+
+// start starts the saga as the journal says.
+func (r *run) start() error {
+	d := r.rec.started
+	vars := make(map[string]json.RawMessage, len(r.vars)+len(d.Vars))
+	for name, value := range r.vars { // any order
+		vars[name] = value
+	}
+	for name, value := range d.Vars { // any order
+		vars[name] = value
+	}
+	begun, _, wrong := machine.Begin(r.def, machine.StartOptions{Version: int(d.Version), Input: d.Input, Vars: vars, Budget: d.Budget, Labels: d.Labels, Actor: d.Actor, RetryOf: uuid.FromStringOrNil(d.RetryOf), Reason: d.Reason, Parent: d.Parent, Traceparent: d.Traceparent})
+	if len(wrong) > 0 {
+		return &differs{Result{Verdict: OtherEnd, Pointer: wrong[0].Pointer, Detail: "the definition refuses the start: " + wrong[0].Detail}}
+	}
+	r.m, r.now = machine.New(r.def, r.id), r.rec.first.At
+	return r.append(r.m.Start(begun))
+}
+
+// recorded returns the record of the journal that says what a draft says, nil if there is none or
+// it is used up.
+func (r *run) recorded(d machine.Draft) *journal.Record {
+	if list := r.rec.times[moment{d.Kind, attempt{d.Path, d.Way, d.Attempt}}]; len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// append appends a record, at the time of the same record in the journal if there is one.
+func (r *run) append(d machine.Draft) error {
+	if rec := r.recorded(d); rec != nil {
+		r.use(rec)
+		when := moment{d.Kind, attempt{d.Path, d.Way, d.Attempt}}
+		r.rec.times[when] = r.rec.times[when][1:]
+	}
+	if o, ok := d.Data.(saga.OutcomeData); ok {
+		r.costs = append(r.costs, o.Cost)
+	}
+	_, err := r.m.Append(d, r.now, "replay")
+	return err
+}
+
+// use moves the replay's time and place to a record of the journal.
+func (r *run) use(rec *journal.Record) {
+	if rec.At.After(r.now) {
+		r.now = rec.At
+	}
+	r.place = max(r.place, rec.Seq)
+}
+
+// step appends the next record. The order is that of the journal, as far as it has the records.
+func (r *run) step() error {
+	var wakes []machine.WakeAt
+	var decided *machine.Draft
+	var act func() error
+	for _, d := range r.m.Decide() {
+		switch d := d.(type) {
+		case machine.Write:
+			decided, act = &d.Record, func() error { return r.write(d.Record) }
+		case machine.Dispatch:
+			decided, act = &d.Intent, func() error { return r.dispatch(d) }
+		case machine.WakeAt:
+			wakes = append(wakes, d)
+		}
+	}
+	e := r.next(wakes)
+	switch {
+	case decided == nil:
+	case e.record == nil:
+		return act()
+	default:
+		rec := r.recorded(*decided)
+		if rec != nil && rec.Seq < e.record.Seq || rec == nil && e.record.Seq != r.rec.after(r.place) {
+			return act()
+		}
+		return e.happen()
+	}
+	switch {
+	case e.timer != nil && e.record != nil && !e.timer.At.After(e.record.At):
+		return r.wake(e.timer)
+	case e.record != nil:
+		return e.happen()
+	case len(r.waits) > 0 || e.timer == nil:
+		return r.stuck()
+	}
+	return r.wake(e.timer)
+}
+
+// write appends a record that the machine has decided, after it was compared with the journal.
+func (r *run) write(d machine.Draft) error {
+	switch data := d.Data.(type) {
+	case saga.IntentData:
+		if data.Awaited != nil {
+			if err := r.compareWait(d.Path, data.Awaited); err != nil {
+				return err
+			}
+		}
+	case saga.OutcomeData:
+		if data.Event != nil {
+			r.emitted[d.Path] = true
+			if err := r.compareEvent(d.Path, data.Event); err != nil {
+				return err
+			}
+		}
+	}
+	return r.append(d)
+}
+
+// dispatch compares a request with the recorded one, and appends its intent.
+func (r *run) dispatch(d machine.Dispatch) error {
+	s := d.Send
+	at := attempt{s.Path, s.Way, s.Attempt}
+	intent := r.rec.intents[at]
+	if intent == nil || r.rec.outcomes[at] == nil {
+		return &differs{Result{Verdict: NeverAnswered, Path: s.Path, Way: s.Way, Now: saga.Encode(s.Request), Detail: fmt.Sprintf("attempt %d of %s sends %s, and the journal has no answer to it", s.Attempt, s.Path, &s.Request)}}
+	}
+	if err := r.compareRequest(intent, s); err != nil {
+		return err
+	}
+	r.made[at] = true
+	r.inFlight = append(r.inFlight, s)
+	return r.append(d.Intent)
+}
+
+// event is the next thing that happens outside of the saga.
+type event struct {
+	record *journal.Record // the record of an answer, a command, a signal or a timer; nil: none is left
+	happen func() error
+	timer  *machine.WakeAt // the earliest timer that the journal does not have; nil: none
+}
+
+// next returns the event that comes next in the journal and that can happen now.
+func (r *run) next(wakes []machine.WakeAt) event {
+	var e event
+	consider := func(rec *journal.Record, f func() error) {
+		if e.record == nil || rec.Seq < e.record.Seq {
+			e.record, e.happen = rec, f
+		}
+	}
+	for i, s := range r.inFlight {
+		rec := r.rec.outcomes[attempt{s.Path, s.Way, s.Attempt}]
+		consider(rec, func() error {
+			r.inFlight = slices.Delete(r.inFlight, i, i+1)
+			return r.answer(s, rec)
+		})
+	}
+	for i := range wakes {
+		w := &wakes[i]
+		if list := r.rec.timers[timerOf(w)]; len(list) > 0 {
+			consider(list[0], func() error { return r.wake(w) })
+		} else if e.timer == nil || w.At.Before(e.timer.At) {
+			e.timer = w
+		}
+	}
+	for _, in := range r.rec.inputs {
+		if in.done || e.record != nil && in.Seq > e.record.Seq {
+			continue
+		}
+		if draft, ok := r.applies(in); ok {
+			consider(in.Record, func() error {
+				in.done = true
+				return r.append(draft)
+			})
+		}
+	}
+	return e
+}
+
+func timerOf(w *machine.WakeAt) timer {
+	t := timer{path: w.Woke.Path, way: w.Woke.Way}
+	if d, ok := w.Woke.Data.(saga.WokeData); ok {
+		t.name = d.Timer
+	}
+	return t
+}
+
+func (r *run) wake(w *machine.WakeAt) error {
+	if key := timerOf(w); len(r.rec.timers[key]) > 0 {
+		r.rec.timers[key] = r.rec.timers[key][1:]
+	}
+	if w.At.After(r.now) {
+		r.now = w.At
+	}
+	return r.append(w.Woke)
+}
+
+// applies returns the record of a command or signal, if the saga can carry it out now. Others may
+// still apply later: an approval, for example, once the saga asks for it.
+func (r *run) applies(in *input) (machine.Draft, bool) {
+	c := in.command
+	if c.Do == nil {
+		return machine.Draft{}, false
+	}
+	if approve, ok := c.Do.(saga.Approve); ok {
+		for _, e := range r.m.Inbox() {
+			if e.Path == c.Path {
+				approve.Shown = e.ShownHash
+				c.Do = approve
+			}
+		}
+	}
+	draft, err := r.m.Validate(in.message, c)
+	return draft, err == nil && draft.Kind != ""
+}
+
+// stuck returns the difference of a saga that waits for something that was not recorded.
+func (r *run) stuck() error {
+	path := ""
+	switch inbox := r.m.Inbox(); {
+	case len(r.waits) > 0:
+		path = r.waits[0]
+	case len(inbox) > 0:
+		path = inbox[0].Path
+	}
+	detail := "the saga waits for something that did not happen"
+	if path != "" {
+		detail = "step " + path + " waits for something that did not happen"
+	}
+	return &differs{Result{Verdict: NeverAnswered, Path: path, Detail: detail}}
+}
+
+// compareRequest compares a request with the recorded one.
+func (r *run) compareRequest(intent *journal.Record, s machine.Send) error {
+	was, err := requestOf(intent)
+	if err != nil {
+		return err
+	}
+	before, after := comparable(was), comparable(s.Request)
+	before["key"], after["key"] = intent.Key, s.Key
+	if at, differ := saga.Difference(before, after); differ {
+		return &differs{Result{Verdict: OtherRequest, Path: s.Path, Way: s.Way, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "the request of " + s.Path + " differs"}}
+	}
+	return nil
+}
+
+// comparable returns a request as decoded JSON. The ids of child sagas depend on the time at which
+// they start, so they are left out.
+func comparable(q saga.Request) map[string]any {
+	if q.Child != nil {
+		child := *q.Child
+		child.Saga = ""
+		q.Child = &child
+	}
+	v, _ := expr.Decode(saga.Encode(q)) // Encode writes valid JSON
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// compareWait compares what a step waits for with what it waited for. Only an approval shows
+// something; a wait that the journal does not have may still end by a signal that it has.
+func (r *run) compareWait(path string, now *saga.Awaited) error {
+	was := r.rec.awaited[path]
+	if was == nil {
+		r.waits = append(r.waits, path)
+		return nil
+	}
+	before, after := decoded(withoutHash(was)), decoded(withoutHash(now))
+	if at, differ := saga.Difference(before, after); differ {
+		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "step " + path + " asks for something else"}}
+	}
+	return nil
+}
+
+// withoutHash returns what a step waits for without the hash of what is shown, which contains the
+// definition's.
+func withoutHash(a *saga.Awaited) saga.Awaited {
+	out := *a
+	if out.Approval != nil {
+		approval := *out.Approval
+		approval.ShownHash = ""
+		out.Approval = &approval
+	}
+	return out
+}
+
+// compareEvent compares the event of an emit step with the recorded one, except for its time and
+// its trace.
+func (r *run) compareEvent(path string, now json.RawMessage) error {
+	was, ok := r.rec.events[path]
+	if !ok {
+		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Now: now, Detail: "step " + path + " publishes an event that was not published"}}
+	}
+	before, after := decoded(was), decoded(now)
+	for _, v := range []any{before, after} {
+		if event, ok := v.(map[string]any); ok {
+			delete(event, "time")
+			delete(event, "traceparent")
+		}
+	}
+	if at, differ := saga.Difference(before, after); differ {
+		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "the event of " + path + " differs"}}
+	}
+	return nil
+}
+
+// compare compares the ends.
+func (r *run) compare() (Result, error) {
+	v := r.m.View()
+	cost, err := sum(r.costs)
+	if err != nil {
+		return Result{}, err
+	}
+	end := &End{Status: v.Status, Reason: v.Reason, Output: v.Output, Cost: cost, Residual: v.Residual}
+	res := Result{Verdict: Same, After: end}
+	before, after := decoded(brief(r.rec.end)), decoded(brief(*end))
+	if at, differ := saga.Difference(before, after); differ {
+		res.Verdict, res.Pointer, res.Was, res.Now, res.Detail = OtherEnd, at, valueAt(before, at), valueAt(after, at), "the saga ends otherwise"
+		return res, nil
+	}
+	for _, at := range r.rec.order {
+		if _, check := saga.SplitQuery(at.path); !r.made[at] && !check {
+			request, err := requestOf(r.rec.intents[at])
+			res.Verdict, res.Path, res.Way, res.Was, res.Detail = OtherRequest, at.path, at.way, saga.Encode(request), "the recorded request of "+at.path+" is not made"
+			return res, err
+		}
+	}
+	for _, path := range r.rec.emitted {
+		if !r.emitted[path] {
+			res.Verdict, res.Path, res.Way, res.Was, res.Detail = OtherRequest, path, journal.Do, r.rec.events[path], "the recorded event of "+path+" is not published"
+			return res, nil
+		}
+	}
+	if cost != r.rec.end.Cost {
+		res.Verdict, res.Pointer, res.Was, res.Now, res.Detail = OtherCost, "/cost", saga.Encode(r.rec.end.Cost), saga.Encode(cost), "the saga costs "+cost+" instead of "+r.rec.end.Cost
+	}
+	return res, nil
+}
+
+// brief returns what of two ends must agree: texts of reasons may be worded otherwise.
+func brief(e End) any {
+	var b struct {
+		Status   saga.Status     `json:"status"`
+		Reason   *saga.Reason    `json:"reason,omitempty"`
+		Output   json.RawMessage `json:"output,omitempty"`
+		Residual []string        `json:"residual,omitempty"`
+	}
+	b.Status, b.Output = e.Status, e.Output
+	if e.Reason != nil {
+		b.Reason = &saga.Reason{Code: e.Reason.Code, Step: e.Reason.Step, Error: e.Reason.Error}
+	}
+	for _, left := range e.Residual {
+		b.Residual = append(b.Residual, left.Path)
+	}
+	slices.Sort(b.Residual)
+	return b
+}
+
+func decoded(v any) any {
+	doc, ok := v.(json.RawMessage)
+	if !ok {
+		doc = saga.Encode(v)
+	}
+	out, _ := expr.Decode(doc) // written by Encode, or read from a journal
+	return out
+}
+
+// maxValue limits the bytes of a value in a result.
+const maxValue = 1 << 10
+
+// valueAt returns the value at a pointer as JSON; nil if there is none. A long value is cut to a
+// text.
+func valueAt(v any, pointer string) json.RawMessage {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if pointer == "" {
+			break
+		}
+		switch in := v.(type) {
+		case map[string]any:
+			var ok bool
+			if v, ok = in[expr.TokenName(token)]; !ok {
+				return nil
+			}
+		case []any:
+			i := index(token)
+			if i < 0 || i >= len(in) {
+				return nil
+			}
+			v = in[i]
+		default:
+			return nil
+		}
+	}
+	doc := saga.Encode(v)
+	if len(doc) > maxValue {
+		return saga.Encode(strings.ToValidUTF8(string(doc[:maxValue]), "") + "…")
+	}
+	return doc
+}
+
+func index(token string) int {
+	n := 0
+	for _, c := range token {
+		if c < '0' || c > '9' || n > 1<<20 {
+			return -1
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// sum adds amounts; "" is none.
+func sum(costs []string) (string, error) {
+	var total retry.Money
+	for _, c := range costs {
+		if c == "" {
+			continue
+		}
+		amount, err := retry.Amount(c, "")
+		if err != nil {
+			return "", fmt.Errorf("cost: %w", err)
+		}
+		total = total.Add(amount)
+	}
+	return total.Decimal(), nil
+}
