@@ -177,6 +177,7 @@ type server struct {
 	// sessions are the sessions in memory.
 	sessions sharedSessions
 
+	replays  chan struct{} // has room for one request that replays sagas
 	triggers *trigger.Starter
 	mcp      *mcp.Handler
 	tools    toolCache
@@ -202,7 +203,7 @@ func newServer(cfg Config) *echo.Echo {
 	if cfg.Relay == nil {
 		cfg.Relay = relay.New()
 	}
-	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts(), scraped: scrapers{seen: make(map[string]journal.APIKey)}}
+	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts(), replays: make(chan struct{}, 1), scraped: scrapers{seen: make(map[string]journal.APIKey)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

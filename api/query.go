@@ -112,13 +112,11 @@ func (q *query) cursor(tag string, parts int) []string {
 	if !q.Has("cursor") {
 		return nil
 	}
-	b, err := base64.RawURLEncoding.DecodeString(q.Get("cursor"))
-	fields := strings.Split(string(b), "\n")
-	if err != nil || len(fields) != parts+1 || fields[0] != tag {
+	fields, ok := unpack(q.Get("cursor"), tag, parts)
+	if !ok {
 		q.bad("cursor", "bad_cursor", "this cursor is not from this list: send next_cursor unchanged, or omit it to start from the beginning")
-		return nil
 	}
-	return fields[1:]
+	return fields
 }
 
 // saga returns the saga whose items are listed; nil: all sagas.
@@ -152,6 +150,16 @@ func (q *query) place(tag string) (since time.Time, id uuid.UUID) {
 // pack makes a cursor.
 func pack(tag string, parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(tag + "\n" + strings.Join(parts, "\n")))
+}
+
+// unpack returns the parts of a cursor that pack has made; ok is false if it is of another list.
+func unpack(cursor, tag string, parts int) (fields []string, ok bool) {
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	fields = strings.Split(string(b), "\n")
+	if err != nil || len(fields) != parts+1 || fields[0] != tag {
+		return nil, false
+	}
+	return fields[1:], true
 }
 
 // page is the response of a list.

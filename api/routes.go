@@ -61,6 +61,7 @@ func (s *server) routes() []route {
 
 		document(post("/v1/validate", opRead, s.validate)),
 		document(post("/v1/plan", opStart, s.plan)),
+		document(post("/v1/definitions/:name/replay", opOperate, s.replayDefinition)),
 
 		// Not keyed: the saga itself stores the key of its start.
 		{method: http.MethodPost, path: "/v1/actions/:name/run", op: opStart, handler: s.runAction, stream: true},
