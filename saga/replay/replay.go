@@ -31,6 +31,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -78,6 +79,29 @@ type Result struct {
 	Detail  string          `json:"detail,omitempty"`
 	Before  End             `json:"before"`
 	After   *End            `json:"after,omitempty"` // nil: the replay stopped before the end
+}
+
+// Difference describes the result in one line, for people; "" if nothing differs.
+func (r Result) Difference() string {
+	text := r.Detail
+	switch {
+	case r.Was != nil && r.Now != nil:
+		text += fmt.Sprintf(": %s is %s instead of %s", r.Pointer, clip(r.Now), clip(r.Was))
+	case r.Now != nil && r.Pointer != "":
+		text += fmt.Sprintf(": %s is %s and was absent", r.Pointer, clip(r.Now))
+	case r.Was != nil && r.Pointer != "":
+		text += fmt.Sprintf(": %s is absent and was %s", r.Pointer, clip(r.Was))
+	}
+	return text
+}
+
+// clip shortens a value for a line.
+func clip(doc json.RawMessage) string {
+	const most = 60
+	if len(doc) <= most {
+		return string(doc)
+	}
+	return strings.ToValidUTF8(string(doc[:most]), "") + "…"
 }
 
 // End is how a saga has ended.

@@ -145,7 +145,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "a longer sleep", records: happy, src: changed(t, "sleep: 10m", "sleep: 1h"), verdict: replay.Same},
 		{name: "more attempts", records: declined, src: changed(t, "retry: 2,", "retry: {attempts: 3, on: [402]},"), verdict: replay.NeverAnswered, path: "charge"},
 		{name: "a shorter timeout", records: happy, src: changed(t, "saga: order", "saga: order\ntimeout: 5m"), verdict: replay.NeverAnswered, path: "reserve"},
-		{name: "stop instead of undo", records: declined, src: changed(t, "saga: order", "saga: order\non_failure: stop"), verdict: replay.OtherEnd, pointer: "/residual"},
+		{name: "stop instead of undo", records: declined, src: changed(t, "saga: order", "saga: order\non_failure: stop"), verdict: replay.OtherEnd, pointer: "/status", was: `"compensated"`, now: `"failed"`},
 		{name: "a stricter expectation", records: happy, src: changed(t, "retry: 2,", "retry: 2, expect: {that: \"result.body.id == \\\"y\\\"\"}, in_doubt: fail,"), verdict: replay.NeverAnswered, path: "charge"},
 		{name: "a failure that does not matter", records: declined, src: changed(t, "retry: 2,", "retry: 2, on_error: continue,", "output: ${steps.charge.output.id}", "output: ${steps.charge.output?.id}", `{id: "${steps.charge.output.id}"}`, `{id: "${steps.charge.output?.id}"}`), verdict: replay.OtherRequest, path: "told"},
 		{name: "another output", records: happy, src: changed(t, "output: ${steps.charge", "output: ${steps.reserve"), verdict: replay.Same},

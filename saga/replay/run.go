@@ -364,7 +364,11 @@ func (r *run) compare() (Result, error) {
 	end := &End{Status: v.Status, Reason: v.Reason, Output: v.Output, Cost: cost, Residual: v.Residual}
 	res := Result{Verdict: Same, After: end}
 	before, after := decoded(brief(r.rec.end)), decoded(brief(*end))
-	if at, differ := saga.Difference(before, after); differ {
+	at, differ := saga.Difference(before, after)
+	if end.Status != r.rec.end.Status {
+		at = "/status" // the most important difference
+	}
+	if differ {
 		res.Verdict, res.Pointer, res.Was, res.Now, res.Detail = OtherEnd, at, valueAt(before, at), valueAt(after, at), "the saga ends otherwise"
 		return res, nil
 	}

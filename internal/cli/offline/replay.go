@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gofrs/uuid/v5"
@@ -8,18 +9,20 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/definition"
 	"recourse/internal/cli/export"
+	"recourse/internal/cli/remote"
 	"recourse/internal/cli/view"
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
 	"recourse/saga/machine"
+	"recourse/saga/replay"
 )
 
 // journalFile names an exported journal and the definition for it.
 type journalFile struct {
 	definition.ActionFlags
-	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
+	File       string `arg:"" optional:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
 	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not contain it. The hash chain starts with it."`
 	Definition string `short:"d" placeholder:"FILE" help:"The definition of the saga, as it was published."`
 }
@@ -66,11 +69,48 @@ func pinned(ex export.Journal, def *saga.Definition) error {
 // Replay is `recourse replay`.
 type Replay struct {
 	journalFile
-	At int64 `placeholder:"SEQ" help:"Stop after this record."`
+	remote.ServerFlags
+	cli.OutputFlag
+	remote.ReplayFlags
+	At      int64  `placeholder:"SEQ" help:"Stop after this record."`
+	Against string `placeholder:"FILE" help:"Try this changed definition on the journal, or without a journal on the sagas of a server that have ended. Nothing is sent."`
 }
 
-// Run prints the journal as a story, and the next decision.
+// Run prints the journal as a story, and the next decision; with --against, how a changed
+// definition would have run.
 func (c *Replay) Run(a *cli.App) error {
+	switch {
+	case c.Against != "" && c.File == "":
+		return c.ReplayFlags.Replay(a, c.ServerFlags, c.OutputFlag, c.Against)
+	case c.Against != "":
+		return c.against(a)
+	case c.File == "":
+		return cli.Exit(cli.Usage, errors.New("name an exported journal, or give --against FILE to replay sagas of a server"))
+	}
+	return c.story(a)
+}
+
+// against replays the exported journal against the changed definition.
+func (c *Replay) against(a *cli.App) error {
+	if c.Definition != "" {
+		return cli.Exit(cli.Usage, errors.New("give --against or --definition, not both"))
+	}
+	f := c.journalFile
+	f.Definition = c.Against
+	ex, def, err := f.read(a)
+	if err != nil {
+		return err
+	}
+	res, err := replay.Against(def, ex.Saga, ex.Records, replay.Options{})
+	if err != nil {
+		return err
+	}
+	r := []remote.Replayed{{Saga: ex.Saga.String(), Result: res}}
+	return c.ReplayFlags.Report(a, c.OutputFlag, r)
+}
+
+// story prints the journal.
+func (c *Replay) story(a *cli.App) error {
 	ex, def, err := c.read(a)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/replay"
 )
 
 // Definitions is `recourse definitions`.
@@ -25,7 +26,9 @@ type Definitions struct {
 type applyDefinitions struct {
 	ServerFlags
 	cli.OutputFlag
-	Paths []string `arg:"" name:"path" help:"A directory of .yaml, .yml and .json files, or files."`
+	Replay   int      `placeholder:"N" help:"Before publishing, replay the N newest sagas of each definition that have ended."`
+	RefuseOn []string `placeholder:"VERDICT" help:"With --replay: publish nothing if a saga gets one of these verdicts: other-request, never-answered, other-end, other-cost. Default: other-end."`
+	Paths    []string `arg:"" name:"path" help:"A directory of .yaml, .yml and .json files, or files."`
 }
 
 // Document is a published version, as the API returns it.
@@ -70,6 +73,15 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	if c.Replay > 0 {
+		refused, err := verdicts(c.refuseOn())
+		if err != nil {
+			return err
+		}
+		if err := refuseDifferent(a, cl, todo, c.Replay, refused); err != nil {
+			return err
+		}
+	}
 	list := make([]Applied, len(todo))
 	progress := a.Progress("published", len(todo))
 	defer progress.End()
@@ -101,6 +113,13 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 		return a.Encode(list)
 	}
 	return nil
+}
+
+func (c *applyDefinitions) refuseOn() []string {
+	if len(c.RefuseOn) == 0 {
+		return []string{string(replay.OtherEnd)}
+	}
+	return c.RefuseOn
 }
 
 // runsLater reports whether a warning says that the server lacks a definition that is among the
