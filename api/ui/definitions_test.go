@@ -336,3 +336,20 @@ func TestDiffShowsItsGaps(t *testing.T) {
 		}
 	}
 }
+
+// A changed text is tried on the sagas that have ended before it is published.
+func TestPublishReplays(t *testing.T) {
+	x := newSite(t)
+	x.publish(quick)
+	replay := func(source string) *answer {
+		return x.post("/publish", "name", "quick", "etag", "*", "newest", "v1", "source", source, "do", "replay").want(200)
+	}
+	replay(quick).has("No saga of this definition has ended.")
+	for range 2 {
+		x.becomes(x.start("quick", `{}`), saga.Succeeded)
+	}
+	replay(quick).has("Replay of 2 sagas", "2 same.").lacks("Sagas that differ")
+	replay(strings.Replace(quick, "a: 1", "a: 2", 1)).has("2 other-end.", "Sagas that differ", "the saga ends otherwise: /output", `href="/sagas/`)
+	x.page("/definitions/quick").want(200).lacks("v2")
+	x.page("/publish").want(200).lacks(`value="replay"`)
+}

@@ -11,6 +11,7 @@ import (
 	"recourse/api/rest"
 	"recourse/api/ui/diff"
 	"recourse/saga"
+	"recourse/saga/replay"
 )
 
 // publishView is the form that publishes a definition or an action.
@@ -27,7 +28,28 @@ type publishView struct {
 	Lines    []listingLine
 	Changes  []diff.Line // from the newest version to this text
 	Archived bool
+	Replayed *replayedView // the result of a replay; nil: none was asked for
 }
+
+// replayedView says how sagas that have ended would have run.
+type replayedView struct {
+	Total  int
+	Counts []verdictCount
+	Data   []replayedSaga // those that differ
+}
+
+type verdictCount struct {
+	Verdict replay.Verdict
+	Count   int
+}
+
+type replayedSaga struct {
+	Saga string `json:"saga"`
+	replay.Result
+}
+
+// replayed is the number of sagas that the page replays.
+const replayed = 100
 
 // showPublish serves GET /publish?definition=name, ?action=name, or neither.
 func showPublish(v *request) error {
@@ -74,6 +96,11 @@ func publish(v *request) error {
 			page.Changes, page.Archived = diff.Lines(d.Source, page.Source), d.Archived
 		}
 	}
+	if form.Get("do") == "replay" && page.Name != "" && !page.Action && len(page.Errors) == 0 {
+		if err := v.replay(&page); err != nil {
+			return err
+		}
+	}
 	if form.Get("do") != "publish" || len(page.Errors) > 0 {
 		status := http.StatusOK
 		if len(page.Errors) > 0 {
@@ -105,6 +132,35 @@ func (v *request) check(page *publishView) error {
 	}
 	page.Checked, page.Errors, page.Warnings = true, found.Errors, found.Warnings
 	page.Lines = numbered(page.Source, page.Errors, page.Warnings)
+	return nil
+}
+
+// replay tries the text on the newest sagas that have ended.
+func (v *request) replay(page *publishView) error {
+	var found struct {
+		Data     []replayedSaga         `json:"data"`
+		Verdicts map[replay.Verdict]int `json:"verdicts"`
+	}
+	body := saga.Encode(map[string]any{"definition": page.Source, "limit": replayed})
+	_, err := v.api.Do(v.r.Context(), http.MethodPost, rest.Path("v1", "definitions", page.Name, "replay"), body, http.Header{"Content-Type": {"application/json"}}, &found)
+	if p, ok := errors.AsType[*rest.Problem](err); ok {
+		page.Problem = p
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	page.Replayed = &replayedView{Total: len(found.Data)}
+	for _, verdict := range replay.Verdicts {
+		if n := found.Verdicts[verdict]; n > 0 {
+			page.Replayed.Counts = append(page.Replayed.Counts, verdictCount{verdict, n})
+		}
+	}
+	for _, r := range found.Data {
+		if r.Verdict != replay.Same {
+			page.Replayed.Data = append(page.Replayed.Data, r)
+		}
+	}
 	return nil
 }
 

@@ -57,8 +57,8 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 		if d.Error != nil {
 			a.Code = d.Error.Code
 		}
-		// A write without an answer is either in doubt or was not sent. A read is never in doubt; if
-		// its cost is unknown, it was sent.
+		// A write without an answer is either in doubt or was not sent. A read is never in doubt;
+		// if its cost is unknown, it was sent.
 		read := s.Request.Method == "GET" || s.Request.Method == "HEAD"
 		a.Sent = rec.Class == journal.InDoubt || read && d.Cost != "0" && !slices.Contains(unsent, a.Code)
 		return a, true
