@@ -8,6 +8,7 @@ import (
 	"recourse/internal/cli/demo"
 	"recourse/internal/cli/doctor"
 	"recourse/internal/cli/offline"
+	"recourse/internal/cli/probe"
 	"recourse/internal/cli/remote"
 	"recourse/internal/cli/verify"
 )
@@ -20,6 +21,7 @@ type commands struct {
 	Validate offline.Validate  `cmd:"" help:"Validate definitions and actions."`
 	Plan     offline.Plan      `cmd:"" help:"Show the requests that a saga would send, without sending them."`
 	Test     crashtest.Command `cmd:"" help:"Test a definition against crashes and faults of remote services, without sending anything."`
+	Probe    probe.Command     `cmd:"" help:"Send a step's request twice to a test instance of a service, to see whether it honours keys."`
 
 	Start   remote.Start   `cmd:"" help:"Start a saga on a server."`
 	List    remote.List    `cmd:"" help:"List sagas."`

@@ -126,6 +126,7 @@ var may = map[string][]string{
 	"internal/cli/doctor":        {"catalog", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/remote", "internal/cli/view", "internal/egress", "internal/httptext", "internal/outbox", "internal/pgsession", "internal/pgsync", "internal/secrets", "internal/story", "journal", "journal/postgres", "migrations", "saga/kinds"},
 	"internal/cli/export":        {"journal"},
 	"internal/cli/offline":       {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/remote", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine", "saga/replay"},
+	"internal/cli/probe":         {"idempotency", "internal/cli", "internal/cli/config", "internal/cli/definition", "internal/crashmatrix", "internal/egress", "internal/secrets", "internal/story", "journal", "saga", "saga/expr", "saga/machine", "saga/kinds/http/client"},
 	"internal/cli/process":       {"internal/cli"},
 	"internal/cli/remote":        {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/kinds", "saga/machine", "saga/replay"},
 	"internal/cli/verify":        {"catalog", "examples/world", "internal/archive", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine"},

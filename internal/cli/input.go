@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,4 +92,24 @@ func ParseTime(flag, text string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, Exit(Usage, fmt.Errorf("%s %s: write a time such as 2026-11-21T10:00:00Z, a day, or how long ago, such as 24h or 7d", flag, text))
+}
+
+// Confirm asks a person a question, on Stdout or Stderr, unless yes is set. refused is the error if
+// the answer is no.
+func (a *App) Confirm(to io.Writer, question string, yes bool, refused string) error {
+	if yes {
+		return nil
+	}
+	fmt.Fprintf(to, "%s [y/N] ", question)
+	line, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	case "":
+		if err != nil {
+			fmt.Fprintln(to)
+			return Exit(Usage, errors.New("no answer on the terminal: use --yes without a terminal"))
+		}
+	}
+	return Exit(Failed, errors.New(refused))
 }

@@ -22,8 +22,8 @@ import (
 // epoch is when every saga starts.
 var epoch = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sagaID is the id of every saga: the runs have nothing in common.
-var sagaID = uuid.Must(uuid.FromString("019b7000-0000-7000-8000-000000000001"))
+// everyID is the id of every saga of a matrix: the runs have nothing in common.
+var everyID = uuid.Must(uuid.FromString("019b7000-0000-7000-8000-000000000001"))
 
 const (
 	maxEvents = 200_000
@@ -35,6 +35,7 @@ type run struct {
 	p       *plan
 	strikes []*strike
 	cancel  string // the path of the step whose request makes a person cancel the saga; "": none
+	until   string // the id of the step whose first request ends the run; "": none
 
 	store  *memory.Store
 	lane   *engine.Lane
@@ -59,6 +60,7 @@ type run struct {
 	limit    time.Time                // when the saga counts as one that never ends
 	ended    bool
 	canceled bool
+	reached  *machine.Send // the request that has ended the run
 }
 
 // place is a step or a compensation.
@@ -97,20 +99,31 @@ var ctx = context.Background()
 
 // drive runs the saga until it has ended, waits for a person, or never ends.
 func (p *plan) drive(cancel string, faults ...Fault) (*run, error) {
+	return p.newRun(cancel, faults...).drive()
+}
+
+// newRun returns a saga that has not started.
+func (p *plan) newRun(cancel string, faults ...Fault) *run {
 	r := &run{p: p, cancel: cancel, now: epoch, ledger: newLedger(p.o.Ledger), keys: make(map[string]string), sends: make(map[place]int),
 		turns: make(map[string]int), outcome: make(map[string]journal.Class), asked: make(map[uuid.UUID]bool)}
 	for _, f := range faults {
 		r.strikes = append(r.strikes, &strike{Fault: f})
 	}
+	return r
+}
+
+// drive runs the saga.
+func (r *run) drive() (*run, error) {
+	p := r.p
 	r.store = memory.New(memory.Config{Now: func() time.Time { return r.now }})
 	r.begin()
 	r.progress(r.now)
-	r.handle(engine.StartSaga{ID: sagaID, Def: p.def, Start: journal.Start{Definition: p.def.Name, Version: 1}, Data: p.data, Reply: true})
+	r.handle(engine.StartSaga{ID: r.p.id, Def: p.def, Start: journal.Start{Definition: p.def.Name, Version: 1}, Data: p.data, Reply: true})
 	for range maxEvents {
 		if r.err != nil {
 			return nil, r.err
 		}
-		if len(r.events) == 0 || r.now.After(r.limit) {
+		if len(r.events) == 0 || r.now.After(r.limit) || r.reached != nil {
 			return r, nil
 		}
 		next := heap.Pop(&r.events).(event)
@@ -233,7 +246,7 @@ func (r *run) scan() {
 		return
 	}
 	if len(claimed) == 0 {
-		head, err := r.store.Saga(ctx, sagaID)
+		head, err := r.store.Saga(ctx, r.p.id)
 		switch {
 		case err != nil:
 			r.err = err
@@ -246,7 +259,7 @@ func (r *run) scan() {
 		}
 		return
 	}
-	records, err := r.store.Records(ctx, sagaID, 0, math.MaxInt32)
+	records, err := r.store.Records(ctx, r.p.id, 0, math.MaxInt32)
 	if err != nil {
 		r.err = err
 		return
@@ -256,7 +269,7 @@ func (r *run) scan() {
 }
 
 func (r *run) messages() []journal.Message {
-	list, err := r.store.Messages(ctx, []uuid.UUID{sagaID}, 1000, math.MaxInt32)
+	list, err := r.store.Messages(ctx, []uuid.UUID{r.p.id}, 1000, math.MaxInt32)
 	if err != nil {
 		r.err = err
 	}
@@ -266,14 +279,14 @@ func (r *run) messages() []journal.Message {
 // deliver passes the saga's messages to the lane.
 func (r *run) deliver() {
 	if list := r.messages(); len(list) > 0 {
-		r.handle(engine.Received{ID: sagaID, Messages: list, At: r.now})
+		r.handle(engine.Received{ID: r.p.id, Messages: list, At: r.now})
 	}
 }
 
 // send sends the saga a command.
 func (r *run) send(c saga.Command) {
 	r.n++
-	m, err := c.Message(uuid.NewV5(sagaID, "message "+strconv.Itoa(r.n)), sagaID)
+	m, err := c.Message(uuid.NewV5(r.p.id, "message "+strconv.Itoa(r.n)), r.p.id)
 	if err == nil {
 		err = r.store.Send(ctx, m)
 	}
@@ -381,7 +394,7 @@ func (r *run) strike(path string, way journal.Way) *strike {
 // perform sends a request.
 func (r *run) perform(send machine.Send) {
 	answer := func(a saga.Answer) {
-		r.handle(engine.Answered{ID: sagaID, Path: send.Path, Way: send.Way, Attempt: send.Attempt, Answer: a, At: r.now})
+		r.handle(engine.Answered{ID: r.p.id, Path: send.Path, Way: send.Way, Attempt: send.Attempt, Answer: a, At: r.now})
 	}
 	if !send.Until.IsZero() && r.now.After(send.Until) {
 		answer(saga.Answer{Code: "not_sent"})
@@ -393,6 +406,10 @@ func (r *run) perform(send machine.Send) {
 		return
 	}
 	r.sent(place{send.Path, send.Way})
+	if send.Way == journal.Do && r.until != "" && saga.StepID(send.Path) == r.until {
+		r.reached = &send
+		return
+	}
 	if send.Way == journal.Do {
 		r.keys[send.Path] = send.Key
 		r.stop(send.Path)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -49,6 +51,7 @@ func (m *Matrix) Faulty() bool {
 // plan is what the runs of a definition have in common.
 type plan struct {
 	def     *saga.Definition
+	id      uuid.UUID // of its sagas
 	o       Options
 	answers *answers
 	data    saga.StartedData
@@ -99,7 +102,7 @@ func Run(ctx context.Context, def *saga.Definition, o Options) (*Matrix, error) 
 }
 
 func newPlan(def *saga.Definition, o Options) (*plan, error) {
-	p := &plan{def: def, o: o, answers: newAnswers(o.Stubs, append([][]byte{def.Source}, o.Sources...)...), final: make(map[string]bool), checked: make(map[string]bool)}
+	p := &plan{def: def, id: everyID, o: o, answers: newAnswers(o.Stubs, append([][]byte{def.Source}, o.Sources...)...), final: make(map[string]bool), checked: make(map[string]bool)}
 	if len(o.Input) == 0 {
 		p.o.Input = json.RawMessage("null")
 		if def.Input != nil {
@@ -113,7 +116,7 @@ func newPlan(def *saga.Definition, o Options) (*plan, error) {
 	for _, name := range def.VarsUsed {
 		declared := slices.ContainsFunc(def.Vars, func(v saga.Var) bool { return v.Name == name })
 		if vars[name] == nil && !declared {
-			vars[name] = saga.Encode("https://" + strings.ReplaceAll(name, "_", "-") + ".test")
+			vars[name] = saga.Encode(MadeUpVar(name))
 		}
 	}
 	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: p.o.Input, Vars: vars, Actor: "starter"})
@@ -143,6 +146,9 @@ func newPlan(def *saga.Definition, o Options) (*plan, error) {
 	}
 	return p, nil
 }
+
+// MadeUpVar returns the value of a var that the user has not given.
+func MadeUpVar(name string) string { return "https://" + strings.ReplaceAll(name, "_", "-") + ".test" }
 
 // quotedID returns the id that a warning begins with.
 func quotedID(detail string) (string, bool) {

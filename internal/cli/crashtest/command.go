@@ -2,12 +2,9 @@
 package crashtest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
-
-	"go.yaml.in/yaml/v4"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/definition"
@@ -77,7 +74,7 @@ func (c *Command) options(a *cli.App, def *saga.Definition) (o crashmatrix.Optio
 		return o, err
 	}
 	o = crashmatrix.Options{Input: start.Input, Vars: start.Vars, Ledger: crashmatrix.Honours(c.Ledger), Pairs: c.Pairs}
-	if o.Stubs, err = c.stubs(a, def); err != nil {
+	if o.Stubs, err = definition.ReadStubs(a, def, c.Stubs); err != nil {
 		return o, err
 	}
 	var once sync.Mutex
@@ -93,41 +90,4 @@ func (c *Command) options(a *cli.App, def *saga.Definition) (o crashmatrix.Optio
 		}
 	}
 	return o, nil
-}
-
-// stubs reads the file of --stubs.
-func (c *Command) stubs(a *cli.App, def *saga.Definition) (map[string]json.RawMessage, error) {
-	if c.Stubs == "" {
-		return nil, nil
-	}
-	fail := func(err error) (map[string]json.RawMessage, error) {
-		return nil, cli.Exit(cli.Usage, fmt.Errorf("--stubs %s: %w", c.Stubs, err))
-	}
-	src, err := a.ReadSource(c.Stubs)
-	if err != nil {
-		return nil, err
-	}
-	var doc yaml.Node
-	if err := yaml.Load(src, &doc); err != nil {
-		return fail(err)
-	}
-	root := &doc
-	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
-		root = root.Content[0]
-	}
-	if root.Kind != yaml.MappingNode {
-		return fail(errors.New("write a map of answers, such as `charge: {id: ch_1}`"))
-	}
-	stubs := make(map[string]json.RawMessage)
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		path := root.Content[i].Value
-		base, _ := saga.SplitQuery(path)
-		if def.Step(base) == nil {
-			return fail(fmt.Errorf("line %d: the definition has no step %q", root.Content[i].Line, path))
-		}
-		if stubs[path], err = cli.YAMLToJSON(root.Content[i+1]); err != nil {
-			return fail(fmt.Errorf("line %d: %s: %w", root.Content[i+1].Line, path, err))
-		}
-	}
-	return stubs, nil
 }

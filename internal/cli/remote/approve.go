@@ -1,10 +1,8 @@
 package remote
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -53,7 +51,7 @@ func (c *Approve) Run(a *cli.App) error {
 		if !c.Machine() {
 			a.Printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.Colour))
 			showRequest(a, *e)
-			if err := confirm(a, "Approve?", c.Yes); err != nil {
+			if err := a.Confirm(a.Stdout, "Approve?", c.Yes, "nothing was decided"); err != nil {
 				return err
 			}
 		}
@@ -121,25 +119,6 @@ func indented(doc json.RawMessage) string {
 		}
 		return r
 	}, b.String())
-}
-
-// confirm asks a person, unless yes is set.
-func confirm(a *cli.App, question string, yes bool) error {
-	if yes {
-		return nil
-	}
-	a.Printf("%s [y/N] ", question)
-	line, err := bufio.NewReader(a.Stdin).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
-	case "":
-		if err != nil {
-			a.Printf("\n")
-			return cli.Exit(cli.Usage, errors.New("no answer on the terminal: use --yes without a terminal"))
-		}
-	}
-	return cli.Exit(cli.Failed, errors.New("nothing was decided"))
 }
 
 // decide sends a decision and prints the step.
