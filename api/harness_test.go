@@ -83,6 +83,7 @@ type fixture struct {
 	auth    string // the Authorization header of requests
 
 	scripted *atomic.Value // a text: what the model "scripted" says
+	cooling  *atomic.Bool  // the model "cooling" answers 429
 }
 
 type setup func(*Config)
@@ -138,8 +139,11 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		t.Fatal(err)
 	}
 	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault]), scripted: new(atomic.Value)}
-	x.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Seed: 1, Fault: func(llmstub.Call) llmstub.Fault {
+	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault]), scripted: new(atomic.Value), cooling: new(atomic.Bool)}
+	x.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Seed: 1, Fault: func(c llmstub.Call) llmstub.Fault {
+		if c.Model == "cooling" && x.cooling.Load() {
+			return llmstub.Fault{Status: 429, Code: "rate_limit_exceeded"}
+		}
 		if f := x.fault.Load(); f != nil {
 			return *f
 		}
@@ -162,7 +166,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	asks := askclient.New(askclient.Config{Config: llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
 		return Content(ctx, store, uuid.FromStringOrNil(session), hash)
 	}})
-	x.callers = map[string]engine.Caller{"http": caller, ask.Kind: asks}
+	x.callers = map[string]engine.Caller{"http": caller, "llm": llmclient.New(llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}), ask.Kind: asks}
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: x.callers, Poll: 20 * time.Millisecond, Drain: time.Second})
 	x.eng = eng

@@ -120,6 +120,7 @@ const (
 	NextBlock            Next = "block"             // the inbox: failed after the pivot, or a compensation was refused
 	NextFail             Next = "fail"              // the step has failed and certainly has no effect
 	NextInDoubt          Next = "in_doubt"          // the step has ended in doubt
+	NextHold             Next = "hold"              // the inbox: its attempts or its budget are used up
 	NextConclusive       Next = "conclusive"        // for a status check: conclusive, see Found
 	NextInconclusive     Next = "inconclusive"      // for a status check: inconclusive
 	NextAwaitParent      Next = "await_parent"      // a child has reached its goal and waits for its parent
@@ -162,9 +163,12 @@ type DecidedData struct {
 
 // WokeData is the data of `woke`.
 type WokeData struct {
-	Timer string `json:"timer"` // backoff, sleep, verify, timeout
+	Timer string `json:"timer"` // backoff, sleep, verify, hold, timeout
 	Due   Time   `json:"due"`
 }
+
+// TimerHold is the timer of a step that is held (on_error: hold) and tries again.
+const TimerHold = "hold"
 
 // CompensatingData is the data of `compensating`: the plan, which does not change afterwards.
 type CompensatingData struct {

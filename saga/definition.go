@@ -147,8 +147,12 @@ type Step struct {
 	InDoubt     InDoubt
 	KeyWindow   time.Duration
 	Continue    bool // on_error: continue
-	Pivot       bool
-	Approve     bool // a person has to approve the request before it is sent: a tool that a model calls
+	// Hold says that the step waits for a person instead of failing (on_error: hold), and HoldFor
+	// after which time it tries again by itself; 0: never.
+	Hold    bool
+	HoldFor time.Duration
+	Pivot   bool
+	Approve bool // a person has to approve the request before it is sent: a tool that a model calls
 
 	Compensate     *Compensation // nil: none declared
 	NoCompensation bool          // `compensate: none` was written

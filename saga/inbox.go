@@ -11,17 +11,18 @@ import (
 
 // The kinds of inbox entries.
 const (
-	InboxApproval = "approval"
-	InboxInDoubt  = "in_doubt"
-	InboxStuck    = "stuck"
-	InboxHeld     = "held"
-	InboxBudget   = "budget"
-	InboxSession  = "session" // of a session: no process of its agent came back
-	InboxRepeat   = "repeat"  // of a session: a call may repeat one of an earlier life
+	InboxApproval  = "approval"
+	InboxInDoubt   = "in_doubt"
+	InboxStuck     = "stuck"
+	InboxHeld      = "held"
+	InboxBudget    = "budget"
+	InboxExhausted = "exhausted" // a step with on_error: hold has used up its attempts, or its budget
+	InboxSession   = "session"   // of a session: no process of its agent came back
+	InboxRepeat    = "repeat"    // of a session: a call may repeat one of an earlier life
 )
 
 // InboxKinds lists them.
-var InboxKinds = []string{InboxApproval, InboxInDoubt, InboxStuck, InboxHeld, InboxBudget, InboxSession, InboxRepeat}
+var InboxKinds = []string{InboxApproval, InboxInDoubt, InboxStuck, InboxHeld, InboxBudget, InboxExhausted, InboxSession, InboxRepeat}
 
 // Entry is an inbox entry: an item that needs a person.
 type Entry struct {

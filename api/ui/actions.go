@@ -158,6 +158,9 @@ func (d *sagaPage) resumed() string {
 	if d.Session != nil && d.Saga.Status != saga.PausedStatus && d.Session.Policy.OnLost != nil {
 		return "The session waits for another process of the agent, for " + d.Session.Policy.OnLost.Wait + "."
 	}
+	if d.Saga.Status != saga.PausedStatus && d.onHold() {
+		return "The steps that are on hold are tried again, with the same keys. Everything before them stays as it is."
+	}
 	return "The " + d.Noun() + " continues where it stopped."
 }
 
@@ -191,6 +194,10 @@ func (d *sagaPage) mayCommand(who who) bool {
 
 func (d *sagaPage) quarantined() bool {
 	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxStuck && e.Path == "" })
+}
+
+func (d *sagaPage) onHold() bool {
+	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxExhausted })
 }
 
 func (d *sagaPage) asksForMoney() bool {

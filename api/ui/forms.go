@@ -75,6 +75,9 @@ func (f entryForms) Approval() bool { return f.Kind == saga.InboxApproval }
 // Budget reports whether the entry needs a higher budget. The saga's page has the form for it.
 func (f entryForms) Budget() bool { return f.Kind == saga.InboxBudget }
 
+// OnHold reports whether the entry is a step on hold, which a resume of the saga continues.
+func (f entryForms) OnHold() bool { return f.Kind == saga.InboxExhausted }
+
 // Repeat reports whether a person has to compare a call of a session with an earlier one.
 func (f entryForms) Repeat() bool { return f.Kind == saga.InboxRepeat }
 
@@ -151,7 +154,7 @@ func (f entryForms) Outcomes() []outcome {
 	words := map[string]outcome{
 		"succeeded":   {Title: "It happened", Then: "The step counts as succeeded, and the saga continues with the output that you enter.", Output: "the step's output, as later steps read it"},
 		"failed":      {Title: "It did not happen", Then: "The step counts as failed, without an effect. The steps before it are undone, unless the definition says otherwise."},
-		"retry":       {Title: "Send it again", Then: "The same request is sent at once, with the same key.", NewKey: f.Kind == saga.InboxStuck && !undo},
+		"retry":       {Title: "Send it again", Then: "The same request is sent at once, with the same key.", NewKey: (f.Kind == saga.InboxStuck || f.Kind == saga.InboxExhausted && !slices.Contains(f.Actions, "compensated")) && !undo},
 		"skip":        {Title: "Leave it", Then: "The saga continues without the step."},
 		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed and undone. The steps before it are undone, too."},
 
@@ -166,7 +169,7 @@ func (f entryForms) Outcomes() []outcome {
 	if f.Kind == saga.InboxHeld {
 		words["retry"] = outcome{Title: "The credentials are fixed: send it again", Then: words["retry"].Then}
 	}
-	if f.Kind == saga.InboxInDoubt {
+	if f.Kind == saga.InboxInDoubt || f.Kind == saga.InboxExhausted && slices.Contains(f.Actions, "compensated") {
 		o := words["skip"]
 		o.Then = "The saga continues, although the step stays in doubt. If the saga is undone later, the step is undone, too."
 		words["skip"] = o

@@ -57,12 +57,13 @@ func (e inboxEntry) Seen() string {
 // kindTitles are the titles of the kinds.
 var kindTitles = map[string]string{
 	saga.InboxApproval: "approval", saga.InboxInDoubt: "in doubt", saga.InboxStuck: "stuck", saga.InboxHeld: "held credentials", saga.InboxBudget: "budget",
-	saga.InboxSession: "lost session", saga.InboxRepeat: "repetition",
+	saga.InboxExhausted: "on hold",
+	saga.InboxSession:   "lost session", saga.InboxRepeat: "repetition",
 }
 
 // kindMarks are the symbols of the kinds.
 var kindMarks = map[string]string{
-	saga.InboxApproval: "☞", saga.InboxInDoubt: "?", saga.InboxStuck: "!", saga.InboxHeld: "×", saga.InboxBudget: "¤",
+	saga.InboxApproval: "☞", saga.InboxInDoubt: "?", saga.InboxStuck: "!", saga.InboxHeld: "×", saga.InboxBudget: "¤", saga.InboxExhausted: "‖",
 	saga.InboxSession: "⏏", saga.InboxRepeat: "≟",
 }
 

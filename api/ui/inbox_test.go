@@ -117,6 +117,18 @@ func TestInboxHeld(t *testing.T) {
 	x.becomes(id, saga.Succeeded)
 }
 
+func TestInboxOnHold(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: holds\nsteps:\n  - {id: reserve, http: \"POST ${vars.things}\", body: {}, retry: none, on_error: hold}\n")
+	x.rule(status("POST", "/things", 429))
+	id := x.start("holds", `{}`)
+	x.until("it is on hold", func() bool { return len(x.saga(id).Open) == 1 })
+	x.page("/inbox?kind=exhausted").want(200).has("Step reserve is on hold: its attempts are used up", "/sagas/"+id+"#do-resume", "<b>new</b> idempotency")
+	a := x.page("/sagas/" + id).want(200).has("The steps that are on hold are tried again")
+	x.post("/sagas/"+id+"/command/resume", append(a.hidden("/sagas/"+id+"/command/resume"), "reason", "it is over")...).want(303)
+	x.becomes(id, saga.Succeeded)
+}
+
 func TestInboxBudget(t *testing.T) {
 	x := newSite(t)
 	x.publish(asks)

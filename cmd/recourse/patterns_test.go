@@ -45,6 +45,7 @@ var plays = map[string]func(*play){
 	"charge-then-ship": playChargeThenShip,
 	"transfer":         playTransfer,
 	"draft-and-send":   playDraftAndSend,
+	"brief":            nil, // api has TestHoldResumed, saga/machine the scenario hold-models
 }
 
 // Every example of the page is tested.

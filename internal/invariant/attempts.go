@@ -24,17 +24,17 @@ func (c *sagaCheck) attempts(t *sagaState) {
 }
 
 func (c *sagaCheck) round(t *sagaState, n *stepState, list []sent, p retry.Policy) {
-	since := 0 // attempts since the last command of a person, which restarts the count
+	since := 0 // attempts since the last command of a person, or hold, which restart the count
 	for i := range list {
 		s := &list[i]
-		if i > 0 && commandBetween(t, n.path, list[i-1].record.Seq, s.record.Seq) {
+		if i > 0 && roundBetween(t, n.path, list[i-1].record.Seq, s.record.Seq) {
 			since = 0
 		}
 		since++
 		if !p.Left(since - 1) {
 			c.say(14, s.record.Seq, "record %d is attempt %d of %s %s, of at most %d", s.record.Seq, since, s.record.Way, n.path, p.Attempts)
 		}
-		if i > 0 && since > 1 {
+		if i > 0 && (since > 1 || held(&list[i-1])) {
 			c.gap(&list[i-1], s)
 		}
 	}
@@ -44,11 +44,11 @@ func (c *sagaCheck) round(t *sagaState, n *stepState, list []sent, p retry.Polic
 // least as long as the remote service asked for.
 func (c *sagaCheck) gap(before, s *sent) {
 	r := before.outcome
-	if r == nil || before.result.RetryAt == nil || before.result.Next != saga.NextRetry {
+	if r == nil || before.result.RetryAt == nil || before.result.Next != saga.NextRetry && !held(before) {
 		return
 	}
 	at := before.result.RetryAt
-	if s.record.At.Before(at.Time) {
+	if s.record.At.Before(at.Time) && !held(before) { // a person may end a hold earlier
 		c.say(14, s.record.Seq, "record %d was due at %s, but is of %s", s.record.Seq, stamp(at.Time), stamp(s.record.At))
 	}
 	asked := retry.After(retryAfter(before.result), r.At)
@@ -71,10 +71,30 @@ func retryAfter(d *saga.OutcomeData) string {
 	return result.Headers["retry-after"]
 }
 
-func commandBetween(t *sagaState, path string, from, to int64) bool {
-	for _, r := range t.Records {
-		if r.Kind == journal.Operator && r.Path == path && from < r.Seq && r.Seq < to {
-			return true
+// held reports whether the step was held after an attempt.
+func held(s *sent) bool { return s.result != nil && s.result.Next == saga.NextHold }
+
+// roundBetween reports whether a new round of attempts of a step has begun between two records: by
+// a command of a person, or because a hold has ended.
+func roundBetween(t *sagaState, path string, from, to int64) bool {
+	hold := false
+	for i, r := range t.Records {
+		if r.Seq <= from || r.Seq >= to {
+			continue
+		}
+		switch d := t.data[i].(type) {
+		case *saga.OutcomeData:
+			hold = hold || r.Path == path && d.Next == saga.NextHold
+		case *saga.DecidedData:
+			hold = hold || r.Path == path && d.Next == saga.NextHold
+		case *saga.WokeData:
+			if r.Path == path && d.Timer == saga.TimerHold {
+				return true
+			}
+		case *saga.CommandData:
+			if r.Kind == journal.Operator && r.Path == path || hold && r.Kind == journal.Resumed && d.Rejected == nil {
+				return true
+			}
 		}
 	}
 	return false

@@ -99,21 +99,24 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	at, query := waiting{r.Path, r.Way}, waiting{saga.QueryPath(r.Path), journal.Do}
 	switch d := t.data[i].(type) {
 	case *saga.IntentData:
+		delete(set, at)
 		if d.WakeAt != nil {
 			set[at] = d.WakeAt.Time
 		}
 	case *saga.OutcomeData:
 		delete(set, at)
 		if d.RetryAt == nil {
+			t.hold(r, d.Next, set)
 			return
 		}
 		switch d.Next {
-		case saga.NextRetry:
+		case saga.NextRetry, saga.NextHold:
 			set[at] = d.RetryAt.Time
 		case saga.NextVerify:
 			set[query] = d.RetryAt.Time
 		}
 	case *saga.DecidedData:
+		t.hold(r, d.Next, set)
 		switch d.Next {
 		case saga.NextRetry:
 			if set[at].Before(r.At) { // otherwise it was abandoned during a wait
@@ -122,6 +125,16 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 		case saga.NextVerify:
 			set[query] = r.At
 		}
+	}
+}
+
+// hold sets the timer of a step that is held, if its definition has a time for it.
+func (t *sagaState) hold(r journal.Record, next saga.Next, set map[waiting]time.Time) {
+	if next != saga.NextHold || t.Definition == nil {
+		return
+	}
+	if step := t.Definition.Step(r.Path); step != nil && step.HoldFor > 0 {
+		set[waiting{r.Path, r.Way}] = r.At.Add(step.HoldFor)
 	}
 }
 

@@ -193,6 +193,11 @@ func (t *Teller) next(next saga.Next, at *saga.Time) string {
 		return " — checks the remote service"
 	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
 		return " — needs a person (inbox)"
+	case saga.NextHold:
+		if at == nil {
+			return " — on hold until somebody resumes the saga (inbox)"
+		}
+		return " — on hold (inbox); tries again in " + span(at.Sub(t.now))
 	case saga.NextInDoubt:
 		return " — ends in doubt"
 	case saga.NextBegin:

@@ -25,7 +25,7 @@ func Schema(kinds []Kind) []byte {
 		"vars":       kindOf("object"),
 		"secrets":    map[string]any{"type": "array", "items": pattern(secretName.String())},
 		"defaults": object().properties(map[string]any{
-			"retry": ref("retry"), "timeout": ref("duration"), "in_doubt": words("retry", "ask", "fail")}),
+			"retry": ref("retry"), "timeout": ref("duration"), "in_doubt": words("retry", "ask", "fail"), "on_error": words("fail", "hold"), "hold_for": ref("duration")}),
 		"on_failure": words("compensate", "stop"),
 		"finally":    ref("steps"),
 		"steps":      ref("steps"),
@@ -107,7 +107,7 @@ func definitions(kinds []Kind) map[string]any {
 			object("cron").properties(map[string]any{"cron": kindOf("string"), "timezone": kindOf("string"), "catch_up": words("last", "all", "none"), "if": ref("condition"), "input": true})),
 		"steps": map[string]any{"type": "array", "minItems": 1, "items": ref("step")},
 		"step": withKind(kinds, []string{"id"}, merged(shared, map[string]any{
-			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue"),
+			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue", "hold"), "hold_for": ref("duration"),
 			"pivot": kindOf("boolean"), "compensate": anyOf(words("none"), ref("compensation"))})),
 		"compensation": withKind(kinds, nil, merged(shared, map[string]any{
 			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last")})),

@@ -14,10 +14,12 @@ type defaults struct {
 	retry   retry.Policy
 	timeout time.Duration // 0: the kind's timeout
 	inDoubt *Node
+	hold    bool          // on_error: hold
+	holdFor time.Duration // 0: until a person resumes the saga
 }
 
 func (p *parser) setDefaults(n *Node) {
-	p.known(n, "defaults", []string{"retry", "timeout", "in_doubt"})
+	p.known(n, "defaults", []string{"retry", "timeout", "in_doubt", "on_error", "hold_for"})
 	if v := n.Get("retry"); v != nil {
 		p.defaults.retry = p.retry(v, retry.Default())
 	}
@@ -28,6 +30,13 @@ func (p *parser) setDefaults(n *Node) {
 		if _, ok := p.oneOf(v, "retry", "ask", "fail"); ok {
 			p.defaults.inDoubt = v
 		}
+	}
+	if v := n.Get("on_error"); v != nil {
+		word, _ := p.oneOf(v, "fail", "hold")
+		p.defaults.hold = word == "hold"
+	}
+	if v := n.Get("hold_for"); v != nil {
+		p.defaults.holdFor, _ = p.duration(v, time.Second)
 	}
 }
 

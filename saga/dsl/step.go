@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -10,7 +11,7 @@ import (
 
 // stepKeys are the keys that every step has.
 var stepKeys = []string{"id", "when", "output", "expect", "retry", "timeout", "deadline", "cost", "idempotency",
-	"in_doubt", "key_window", "on_error", "pivot", "compensate"}
+	"in_doubt", "key_window", "on_error", "hold_for", "pivot", "compensate"}
 
 // callKeys are the keys that only say something about a request.
 var callKeys = []string{"expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window"}
@@ -112,10 +113,7 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("output"); v != nil && !kind.has("output") {
 		step.Output = p.template(v, s, OnResult)
 	}
-	if v := n.Get("on_error"); v != nil {
-		word, _ := p.oneOf(v, "fail", "continue")
-		step.Continue = word == "continue"
-	}
+	p.onError(n, s, step)
 	if v := n.Get("retry"); v != nil {
 		step.Retry = p.retry(v, step.Retry)
 	}
@@ -145,6 +143,48 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 			}
 		}
 	}
+}
+
+// onError compiles what follows when the step would fail. defaults.on_error applies to the steps
+// that can be held, and to no others.
+func (p *parser) onError(n *Node, s *scope, step *saga.Step) {
+	v, why := n.Get("on_error"), noHold(s, step)
+	if v != nil {
+		word, _ := p.oneOf(v, "fail", "continue", "hold")
+		step.Continue, step.Hold = word == "continue", word == "hold"
+		if step.Hold && why != "" {
+			p.fail(v, "cannot_hold", why)
+		}
+	} else if p.action == nil && why == "" {
+		step.Hold = p.defaults.hold
+	}
+	switch wait := n.Get("hold_for"); {
+	case wait != nil:
+		step.HoldFor, _ = p.duration(wait, time.Second)
+		if !step.Hold {
+			p.fail(wait, "hold_for_without_hold", "hold_for says how long on_error: hold waits: write on_error: hold, too, or remove it")
+		}
+	case step.Hold:
+		step.HoldFor = p.defaults.holdFor
+	}
+}
+
+// noHold returns why a step cannot be held, "" if it can.
+func noHold(s *scope, step *saga.Step) string {
+	_, asks := step.Body.(Asking)
+	call, sends := step.Body.(saga.Call)
+	_, runs := call.(saga.Spawner)
+	switch {
+	case step.Body == nil:
+		return ""
+	case s.end:
+		return "finally is not held: it runs when the saga's end is decided; leave on_error out"
+	case runs:
+		return "a saga that has failed does not succeed later: write on_error: hold in the definition that it runs"
+	case !sends && !asks:
+		return "only a step that sends requests can be held: " + step.Kind + " makes no attempts; write on_error: hold at the steps inside it, or in defaults"
+	}
+	return ""
 }
 
 func (p *parser) setPivot(n *Node, s *scope, step *saga.Step) {

@@ -171,6 +171,9 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
 	}
+	if s.roundSent.IsZero() {
+		s.roundSent = r.At
+	}
 	if n.own != nil && s == &n.forward {
 		n.own.begun = false
 	}
@@ -223,6 +226,9 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		s.retryAt = d.RetryAt.Time
 	} else {
 		s.retryAt = time.Time{}
+	}
+	if ev == evHold && d.RetryAt == nil {
+		s.retryAt = n.heldUntil(r.At)
 	}
 	switch {
 	case r.Class == journal.InDoubt:
@@ -292,7 +298,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	case saga.NextDone:
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
 		m.settleCost(s, true)
-	case saga.NextFail, saga.NextBlock, saga.NextRetry:
+	case saga.NextFail, saga.NextBlock, saga.NextRetry, saga.NextHold:
 		// Only a conclusive status check settles the doubt: it said that nothing happened.
 		if d.By == string(saga.VerifyIt) && n.statusCheck.state == done {
 			s.doubt = false
@@ -301,7 +307,9 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	case saga.NextVerify:
 		n.ask(r.At, r)
 	}
-	if s.retryAt.Before(r.At) { // otherwise it was abandoned during a wait, which still counts
+	if d.Next == saga.NextHold {
+		s.retryAt = n.heldUntil(r.At)
+	} else if s.retryAt.Before(r.At) { // otherwise it was abandoned during a wait, which still counts
 		s.retryAt = r.At
 	}
 	return m.move(s, ev, r)
@@ -373,6 +381,9 @@ func (m *Machine) applyWoke(r journal.Record) error {
 	_, s, err := m.trackOf(r.Path, r.Way)
 	if err != nil {
 		return err
+	}
+	if s.state == exhausted {
+		s.again(false)
 	}
 	return m.move(s, evWoke, r)
 }

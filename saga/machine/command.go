@@ -40,7 +40,7 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 		}
 	case saga.Resume:
 		kind = journal.Resumed
-		if !m.paused && (m.session == nil || !m.session.lost) {
+		if !m.paused && (m.session == nil || !m.session.lost) && len(m.held()) == 0 {
 			err = refusal("not_paused", "the saga is not paused", "")
 		}
 	case saga.Compensate:
@@ -313,7 +313,11 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		m.paused = true
 		return nil
 	case journal.Resumed:
-		m.paused = false
+		if m.paused {
+			m.paused = false // steps that are held stay so: they need a resume of their own
+		} else if err := m.resumeHeld(r); err != nil {
+			return err
+		}
 		m.session.resume(m, r.At)
 		return nil
 	case journal.Cancelled:
@@ -381,7 +385,7 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 			n.override, newKey = d.Output, true // the next request differs, so it must not have the old key
 		}
 		s.again(newKey)
-		s.allowed = s.state != awaitingCredentials // fixing credentials says nothing about a doubt
+		s.allowed = s.state != awaitingCredentials && s.state != exhausted // these say nothing about a doubt
 		ev = evAgain
 	case "succeeded":
 		ev, s.doubt, n.output = evResolve, false, d.Output
@@ -395,9 +399,10 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 			s.failure = &saga.Failure{Code: "operator", Title: "an operator has undone step " + n.path + " by hand", Detail: d.Reason}
 		}
 	case "failed":
+		definite := s.state == blocked || s.state == exhausted && !s.doubt
 		ev, s.doubt = evGiveUp, false
 		m.settleCost(s, false)
-		if s.failure == nil || s.state != blocked {
+		if s.failure == nil || !definite {
 			s.failure = &saga.Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
 		}
 	case "skip":

@@ -64,6 +64,7 @@ func (Escalate) decision() {}
 // Codes of failures that the machine itself produces.
 const (
 	codeBudget     = "budget_exhausted"
+	codeDeadline   = "deadline"
 	codeExpression = "expression_error"
 	codeExpect     = "expectation_failed"
 	codeSchema     = "schema_mismatch"
@@ -140,6 +141,8 @@ func (m *Machine) decideStep(n *node) []Decision {
 		return m.decideQuery(n)
 	case awaitingResolution, awaitingCredentials, blocked:
 		return m.escalate(n, &n.forward, journal.Do)
+	case exhausted:
+		return m.decideHeld(n)
 	}
 	return nil
 }
@@ -241,11 +244,11 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	timeout := step.Timeout
 	if step.Deadline > 0 {
 		left := step.Deadline
-		if !s.firstSent.IsZero() {
-			left -= m.at.Sub(s.firstSent)
+		if !s.roundSent.IsZero() {
+			left -= m.at.Sub(s.roundSent)
 		}
 		if left <= 0 {
-			return m.refuseWay(n, way, &saga.Failure{Code: "deadline", Title: "the deadline of step " + n.path + " has passed"})
+			return m.refuseWay(n, way, &saga.Failure{Code: codeDeadline, Title: "the deadline of step " + n.path + " has passed"})
 		}
 		timeout = min(timeout, left)
 	}
@@ -408,6 +411,14 @@ func (m *Machine) otherwise(n *node) saga.Next {
 // endFailed returns how a step ends that certainly had no effect. After the pivot nothing is
 // undone, so the step waits for a person instead.
 func (m *Machine) endFailed(n *node) saga.Next {
+	if m.holds(n) {
+		return saga.NextHold
+	}
+	return m.endRefused(n)
+}
+
+// endRefused is endFailed for a step that nothing makes succeed later.
+func (m *Machine) endRefused(n *node) saga.Next {
 	if m.pivoted && m.reason == nil && !n.goesOn() {
 		return saga.NextBlock
 	}
@@ -428,6 +439,10 @@ func (n *node) contained() bool {
 // continuing would leave an effect that cannot be undone correctly.
 func (m *Machine) endInDoubt(n *node) saga.Next {
 	switch {
+	case m.holds(n) && n.resends():
+		return saga.NextHold
+	case m.holds(n):
+		return saga.NextAwaitResolution
 	case n.step.Pivot:
 		return saga.NextAwaitResolution
 	case n.needsSettling() && m.reason != nil:
@@ -458,7 +473,11 @@ func (m *Machine) refuse(n *node, f *saga.Failure) []Decision {
 	if n.forward.doubt {
 		return m.outcome(n, journal.Do, journal.InDoubt, saga.OutcomeData{Error: f, Next: m.endInDoubt(n)})
 	}
-	return m.outcome(n, journal.Do, journal.Refused, saga.OutcomeData{Error: f, Next: m.endFailed(n)})
+	then := m.endRefused(n)
+	if f.Code == codeBudget || f.Code == codeDeadline {
+		then = m.endFailed(n)
+	}
+	return m.outcome(n, journal.Do, journal.Refused, saga.OutcomeData{Error: f, Next: then})
 }
 
 func (m *Machine) refuseWay(n *node, way journal.Way, f *saga.Failure) []Decision {

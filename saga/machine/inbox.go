@@ -32,6 +32,19 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 			e.Detail += " An earlier attempt may have had an effect: check in the remote service before you resolve it as anything else."
 			e.Actions = append(e.Actions, "compensated")
 		}
+	case exhausted:
+		e.Kind = saga.InboxExhausted
+		e.Title = "Step " + n.path + " is on hold: " + m.usedUp(n)
+		e.Detail = "Nothing is undone. Resume the saga to try the step again, with the same key; or resolve it: retry, succeeded (with its output), skip, or failed, which fails the step."
+		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
+		if s.doubt {
+			e.Detail += " An earlier attempt may have had an effect: check in the remote service before you resolve it as anything else than retry."
+			e.Actions = append(e.Actions, "compensated")
+		}
+		if !s.retryAt.IsZero() {
+			e.Detail += " It tries again by itself at " + s.retryAt.UTC().Format(journal.TimeFormat) + "."
+			e.ExpiresAt = &saga.Time{Time: s.retryAt}
+		}
 	default:
 		e.Kind = saga.InboxStuck
 		e.Title = "Step " + n.path + " has failed after the pivot, so the saga cannot be undone"
@@ -60,6 +73,21 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		e.Detail = "Last: " + s.failure.Error() + ". " + e.Detail
 	}
 	return []Decision{Escalate{e}}
+}
+
+// usedUp says why a step is held.
+func (m *Machine) usedUp(n *node) string {
+	if f := n.forward.failure; f != nil {
+		switch {
+		case f.Code == codeBudget:
+			return "the budget does not cover it; raise it, then resume"
+		case f.Code == codeDeadline:
+			return "its deadline has passed"
+		case n.forward.class == journal.Refused:
+			return "its request was refused"
+		}
+	}
+	return "its attempts are used up"
 }
 
 func (m *Machine) escalateBudget(n *node, f *saga.Failure) []Decision {

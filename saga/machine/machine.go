@@ -197,7 +197,7 @@ func (m *Machine) status(waits func(*node) bool) saga.Status {
 		case n.own != nil && s == &n.forward && !s.state.inbox(): // the agent is at work, if its process lives
 		case s.state.inbox() && m.hidden(n): // other steps are in flight; this one is abandoned when they have ended
 			status = saga.Running
-		case s.state.inbox():
+		case s.state.inbox() && s.state != exhausted:
 			status = saga.Stuck
 		case waits(n):
 			if status == saga.Succeeded {
@@ -223,7 +223,7 @@ func (m *Machine) awaitsParent() bool { return m.awaitingParent && !m.released &
 // waits reports whether the step continues only at a later time or after an outside event.
 func (m *Machine) waits(n *node) bool {
 	switch n.forward.state {
-	case backoff, sleeping, awaiting, resembling:
+	case backoff, sleeping, awaiting, resembling, exhausted:
 		return true
 	case checking:
 		return n.statusCheck.state == backoff

@@ -43,6 +43,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 		class = t.compensation()
 	default:
 		class = t.forward()
+		t.hold()
 	}
 	d := Draft{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: t.d}
 	if k, ok := step.Body.(saga.Keeper); ok && class == journal.Succeeded {
@@ -305,7 +306,7 @@ func (t *outcomeBuilder) sequel(class journal.Class) bool {
 	case hint == nil:
 		return false
 	case now:
-		if t.step.Deadline > 0 && t.at.Sub(t.s.firstSent) >= t.step.Deadline {
+		if t.step.Deadline > 0 && t.at.Sub(t.s.roundSent) >= t.step.Deadline {
 			return false
 		}
 		t.d.RetryAt, t.d.Next = &saga.Time{Time: t.at}, saga.NextRetry
@@ -355,6 +356,14 @@ func (t *outcomeBuilder) forward() journal.Class {
 	return class
 }
 
+// hold notes when a step that is held tries again: after hold_for, and not before the remote
+// service allows it.
+func (t *outcomeBuilder) hold() {
+	if t.d.Next == saga.NextHold && t.step.HoldFor > 0 {
+		t.d.RetryAt = &saga.Time{Time: t.at.Add(max(t.step.HoldFor, t.a.RetryAfter))}
+	}
+}
+
 // doubtful follows the step's policy for doubt.
 func (t *outcomeBuilder) doubtful() {
 	settling := t.m.reason != nil && t.n.needsSettling() && t.n.settlesBySending()
@@ -399,7 +408,7 @@ func (t *outcomeBuilder) again() bool {
 		delay = 0 // recovery has taken long enough
 	}
 	due := t.at.Add(max(delay, t.a.RetryAfter))
-	if t.step.Deadline > 0 && due.Sub(t.s.firstSent) >= t.step.Deadline {
+	if t.step.Deadline > 0 && due.Sub(t.s.roundSent) >= t.step.Deadline {
 		return false
 	}
 	t.d.RetryAt, t.d.Next = &saga.Time{Time: due}, saga.NextRetry

@@ -41,6 +41,7 @@ steps:
       - when: input.n == 2
         steps: [{id: no, fail: not today}]
   - {id: look, http: "GET http://w/look", cost: {from: result.body.cost, reserve: 0.50 USD}, expect: {that: result.body.ok}}
+  - {id: wait, http: "POST http://w/wait", body: {}, cost: 0.05 USD, retry: 2, on_error: hold, hold_for: 10m, compensate: {http: "DELETE http://w/wait?key=${key}"}}
   - {id: e, http: "POST http://w/e", body: {}, in_doubt: fail, compensate: {http: "DELETE http://w/e?key=${key}"}}
   - id: pay
     http: POST http://w/pay
@@ -72,6 +73,8 @@ steps:
           - {id: c, http: "PUT http://w/c", body: {b: "${steps.b.output.id}"}, retry: 2, in_doubt: {verify: {http: "GET http://w/c?key=${key}", found: result.body.found}, otherwise: ask}, compensate: {http: "DELETE http://w/c?key=${key}"}}
           - {id: d, http: "POST http://w/d", body: {}, in_doubt: ask, compensate: {http: "DELETE http://w/d/${output.id}"}}
           - {id: nap, sleep: 10s}
+          - {id: k, http: "POST http://w/k", body: {}, retry: 1, on_error: hold, compensate: {http: "DELETE http://w/k/${output.id}"}}
+          - {id: l, http: "POST http://w/l", body: {}, retry: 1, on_error: hold, hold_for: 5m, in_doubt: {verify: {http: "GET http://w/l?key=${key}", found: result.body.found}, otherwise: retry}, compensate: {http: "DELETE http://w/l?key=${key}"}}
     output: ${steps.b.output.id} ${one}
   - id: some
     foreach: ${steps.many.output}

@@ -27,6 +27,7 @@ const (
 	awaitingCredentials state = "awaiting_credentials" // in the inbox: the credentials were rejected
 	resembling          state = "resembling"           // in the inbox: it may repeat an earlier call
 	blocked             state = "blocked"              // in the inbox: it can neither continue nor be given up
+	exhausted           state = "exhausted"            // in the inbox, on_error: hold; until retryAt if that is set
 	done                state = "done"                 // succeeded; of a compensation: undone
 	failed              state = "failed"               // certainly without effect
 	doubted             state = "doubted"              // ended in doubt
@@ -42,7 +43,7 @@ func (s state) ended() bool {
 func (s state) awaitsPerson() bool { return s.inbox() || s == awaiting || s == resembling }
 
 func (s state) inbox() bool {
-	return s == awaitingResolution || s == awaitingCredentials || s == blocked
+	return s == awaitingResolution || s == awaitingCredentials || s == blocked || s == exhausted
 }
 
 // event is what a record means to the track that it is about.
@@ -65,6 +66,7 @@ const (
 	evBlock            event = "block"
 	evFail             event = "fail"
 	evInDoubt          event = "in_doubt"
+	evHold             event = "hold"
 	evAgain            event = "again"          // a person: retry; or an own step may be begun again
 	evResolve          event = "resolve"        // a person: it succeeded, or it is undone
 	evGiveUp           event = "give_up"        // a person: it failed
@@ -79,11 +81,11 @@ var transitions = map[state]map[event]state{
 		evWoke: ready,                                  // the wait was measured again, because part of it has passed
 		evDone: done, evFail: failed, evBlock: blocked, // kinds that only compute, and requests that cannot be rendered
 		// In these the key has expired, or the budget is exhausted.
-		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted,
+		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted, evHold: exhausted,
 	},
 	inFlight: {
 		evDone: done, evRetry: backoff, evVerify: checking, evAwaitResolution: awaitingResolution, evAwaitCredentials: awaitingCredentials,
-		evBlock: blocked, evFail: failed, evInDoubt: doubted,
+		evBlock: blocked, evFail: failed, evInDoubt: doubted, evHold: exhausted,
 		evAgain: ready, // an own step, which its agent may begin again
 	},
 	backoff:             {evWoke: ready},
@@ -93,10 +95,14 @@ var transitions = map[state]map[event]state{
 	awaiting:            {evApprove: ready, evDone: done, evFail: failed, evBlock: blocked, evWoke: expired},
 	resembling:          {evApprove: ready, evSkipByPerson: skipped},
 	expired:             {evDone: done, evFail: failed, evBlock: blocked},
-	checking:            {evDone: done, evRetry: backoff, evAwaitResolution: awaitingResolution, evFail: failed, evInDoubt: doubted, evBlock: blocked},
+	checking:            {evDone: done, evRetry: backoff, evAwaitResolution: awaitingResolution, evFail: failed, evInDoubt: doubted, evBlock: blocked, evHold: exhausted},
 	awaitingResolution:  {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	awaitingCredentials: {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	blocked:             {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
+	exhausted: {
+		evWoke: ready, evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped,
+		evInDoubt: doubted, evAwaitResolution: awaitingResolution, // in doubt, and no longer needed
+	},
 	// The compensation of such a step needs its output.
 	doubted: {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking},
 }
@@ -104,7 +110,7 @@ var transitions = map[state]map[event]state{
 // nextEvent maps the Next of an outcome to the event it is.
 var nextEvent = map[saga.Next]event{
 	saga.NextDone: evDone, saga.NextRetry: evRetry, saga.NextVerify: evVerify, saga.NextAwaitResolution: evAwaitResolution, saga.NextAwaitCredentials: evAwaitCredentials,
-	saga.NextBlock: evBlock, saga.NextFail: evFail, saga.NextInDoubt: evInDoubt,
+	saga.NextBlock: evBlock, saga.NextFail: evFail, saga.NextInDoubt: evInDoubt, saga.NextHold: evHold,
 	saga.NextBegin:      evAgain,
 	saga.NextConclusive: evDone, saga.NextInconclusive: evFail, // of a status check
 }
@@ -125,6 +131,7 @@ type track struct {
 	uncertain                     []uncertainUse  // as unknown, for attempts that called a model
 	retryState                    json.RawMessage // makes the next request differ from the last one
 	firstSent                     time.Time       // of this generation
+	roundSent                     time.Time       // of the first attempt since base
 	sentAt                        time.Time       // of the last attempt
 	// The end of backoff and sleeping is retryAt; in checking, it is the time of the first status
 	// check.
@@ -189,7 +196,7 @@ func (m *Machine) settleCost(s *track, happened bool) {
 // again prepares the track for a new round of attempts, with a new key if newKey is set.
 func (s *track) again(newKey bool) {
 	s.base = s.attempts
-	s.retryAt, s.retryState = time.Time{}, nil
+	s.retryAt, s.roundSent, s.retryState = time.Time{}, time.Time{}, nil
 	if newKey {
 		s.generation++
 		s.key, s.request, s.hash, s.firstSent, s.doubt = "", nil, "", time.Time{}, false

@@ -172,7 +172,7 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 		return StepRunning
 	case inFlight, entered, woken, expired:
 		return StepRunning
-	case backoff, sleeping, checking, awaiting, resembling:
+	case backoff, sleeping, checking, awaiting, resembling, exhausted:
 		if n.forward.doubt {
 			return StepInDoubt
 		}

@@ -83,7 +83,7 @@ func (b *builder) outcome(r *journal.Record, query bool) {
 		if d.RetryAt != nil && d.RetryAt.After(r.At) {
 			b.wait("backoff", r.At, "waits until "+format.Clock(d.RetryAt.Time))
 		}
-	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
+	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock, saga.NextHold:
 		b.wait("person", r.At, "waits for a person")
 	}
 }
@@ -94,7 +94,7 @@ func (b *builder) decided(r *journal.Record) {
 	switch {
 	case d.Enter, d.Branch != nil && *d.Branch >= 0:
 		b.lane.bars = append(b.lane.bars, bar{stretch: stretch{from: r.At}, what: "block", open: true, said: []string{"its steps run"}})
-	case d.Next == saga.NextAwaitResolution, d.Next == saga.NextAwaitCredentials, d.Next == saga.NextBlock:
+	case d.Next == saga.NextAwaitResolution, d.Next == saga.NextAwaitCredentials, d.Next == saga.NextBlock, d.Next == saga.NextHold:
 		b.wait("person", r.At, "waits for a person")
 	}
 }

@@ -78,7 +78,7 @@ func (o *overview) rate() string {
 // inbox describes the items that need a person, with their age.
 func (o *overview) inbox(now time.Time) (string, story.Tone) {
 	var parts []string
-	for _, kind := range []string{saga.InboxInDoubt, saga.InboxApproval, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxSession, saga.InboxRepeat} {
+	for _, kind := range []string{saga.InboxInDoubt, saga.InboxApproval, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget, saga.InboxExhausted, saga.InboxSession, saga.InboxRepeat} {
 		n := o.stats.Inbox[kind]
 		if n == 0 {
 			continue

@@ -22,7 +22,7 @@ import (
 type Inbox struct {
 	ServerFlags
 	cli.OutputFlag
-	Kind string `enum:",approval,in_doubt,stuck,held,budget,session,repeat" default:"" help:"Only this kind: approval, in_doubt, stuck, held, budget, session or repeat."`
+	Kind string `enum:",approval,in_doubt,stuck,held,budget,exhausted,session,repeat" default:"" help:"Only this kind: approval, in_doubt, stuck, held, budget, exhausted, session or repeat."`
 	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
 
@@ -128,6 +128,9 @@ func printEntry(a *cli.App, e InboxEntry) {
 	if e.Path == "" { // it concerns the saga, not a step
 		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
 		return
+	}
+	if e.Kind == saga.InboxExhausted {
+		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
 	}
 	printCommand(a, "recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }

@@ -34,7 +34,7 @@ func (w Wait) Text(now time.Time) string {
 }
 
 // timers describes what follows the end of a timer.
-var timers = map[string]string{"backoff": "retries", "sleep": "continues", "verify": "asks the remote service"}
+var timers = map[string]string{"backoff": "retries", "sleep": "continues", "verify": "asks the remote service", saga.TimerHold: "on hold, tries again"}
 
 // Waits returns the waits of a live saga's steps, by path.
 func (w *Saga) Waits(views []machine.StepView) map[string]Wait {
@@ -113,6 +113,8 @@ func person(e saga.Entry) string {
 		return "waits for approval"
 	case saga.InboxBudget:
 		return "waits for a higher budget"
+	case saga.InboxExhausted:
+		return "on hold until somebody resumes the saga"
 	case saga.InboxSession:
 		return "waits for a process of its agent"
 	case saga.InboxRepeat:

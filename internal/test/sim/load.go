@@ -126,6 +126,23 @@ steps:
 finally:
   - {id: tell, http: "POST http://w/do/tell", body: {s: "${saga.status}"}, timeout: 1s, cost: 0.01 USD, in_doubt: ask, retry: 2}
 `, `
+saga: held
+input: {n: integer}
+timeout: 60s
+budget: 0.12 USD
+defaults: {on_error: hold}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 2}, hold_for: 6s, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: b, http: "POST http://w/do/b", body: {n: "${input.n}"}, timeout: 1s, retry: none, hold_for: 3s, key_window: 30s, compensate: {http: "DELETE http://w/do/b?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: each
+        foreach: [1, 2]
+        steps:
+          - {id: c, http: "POST http://w/do/c", body: {}, timeout: 1s, retry: none, hold_for: 3s, in_doubt: {verify: {http: "GET http://w/status/c?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: retry}, compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: d, http: "POST http://w/do/d", body: {}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 2}, deadline: 3s, compensate: {http: "DELETE http://w/do/d?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 3 == 0, fail: "end"}
+`, `
 saga: doubts
 input: {n: integer}
 steps:
@@ -360,7 +377,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief"}
+	"worked", "crowded", "approved", "family", "brief", "held"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

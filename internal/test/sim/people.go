@@ -234,6 +234,8 @@ func (s *sim) help(h journal.Head) {
 					c = resolve("retry", nil)
 				}
 			}
+		case saga.InboxExhausted:
+			c = s.unhold(e, in)
 		case saga.InboxApproval:
 			c = decision(in)
 		case saga.InboxRepeat:
@@ -246,4 +248,20 @@ func (s *sim) help(h journal.Head) {
 		}
 		s.send(h.ID, c)
 	}
+}
+
+// unhold returns what a person does about a step that is held.
+func (s *sim) unhold(e saga.Entry, in journal.Entry) saga.Command {
+	s.send(in.Saga, saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}})
+	doubt := slices.Contains(e.Actions, "compensated")
+	id, live := s.world.did(e.Key)
+	switch n := s.aside.IntN(6); {
+	case n == 0 && live:
+		return saga.Command{Do: saga.Resolve{Outcome: "succeeded", Output: json.RawMessage(`{"id":"` + id + `"}`)}, Path: in.Path, Reason: "looked"}
+	case n == 0:
+		return saga.Command{Do: saga.Resolve{Outcome: "failed"}, Path: in.Path, Reason: "looked"}
+	case n <= 2:
+		return saga.Command{Do: saga.Retry{NewKey: !doubt}, Path: in.Path, Reason: "fixed"}
+	}
+	return saga.Command{Do: saga.Resume{}, Reason: "the cooldown is over"}
 }

@@ -154,6 +154,7 @@ func (t *dialogue) Asks(step *saga.Step) {
 	ask := t.ask
 	ask.Expect, ask.Retry, ask.Timeout, ask.Deadline, ask.Cost = step.Expect, step.Retry, step.Timeout, step.Deadline, step.Cost
 	ask.Idempotency, ask.Key, ask.KeyWindow, ask.InDoubt = step.Idempotency, step.Key, step.KeyWindow, step.InDoubt
+	ask.Hold, ask.HoldFor, step.Hold = step.Hold, step.HoldFor, false // the step itself is a block
 }
 
 // CarriesKey implements dsl.KeyCarrier.
