@@ -1,5 +1,25 @@
-// Package client calls a recourse server: it starts sagas, waits for them, and runs workers that do
-// the work of their `task` steps. docs/workers.md explains the protocol.
+/*
+Package client calls a recourse server. It starts sagas, waits for them and watches their journals;
+runs workers that do the work of `task` steps; and gives agents their sessions. It needs only the
+standard library. docs/sdk.md says what is promised.
+
+A session undoes what an agent has done if the agent cannot finish, and repeats nothing if it is
+started again:
+
+	c := client.New("http://127.0.0.1:8080", os.Getenv("RECOURSE_API_KEY"))
+	s, err := c.Open(ctx, client.Open{Name: "support", Actions: []string{"refund"}, Key: "ticket-7"})
+	if err != nil {
+		return err
+	}
+	defer s.Detach(ctx)
+	if _, err := s.Call(ctx, client.Call{Action: "refund", Input: map[string]any{"order": "o-1", "amount": 1910}}); err != nil {
+		return s.Abort(ctx, err.Error())
+	}
+	return s.Commit(ctx, nil)
+
+While the server is down, requests are repeated with the same keys until the context is done, so
+that no effect is repeated.
+*/
 package client
 
 import (
@@ -68,8 +88,25 @@ type Saga struct {
 	Input      json.RawMessage   `json:"input"`
 	Output     json.RawMessage   `json:"output"`
 	Labels     map[string]string `json:"labels"`
-	Open       []string          `json:"open"` // ids of inbox entries, which need a person
+	Cost       Costs             `json:"cost"`
+	Residual   []Residue         `json:"residual"` // effects that remain
+	Doubts     []Residue         `json:"doubts"`   // steps that may have happened, of a saga that went on without them
+	Open       []string          `json:"open"`     // ids of inbox entries, which need a person
 	Seq        int64             `json:"seq"`
+}
+
+// Costs is what a saga or session has cost: decimals in the currency.
+type Costs struct {
+	Currency string `json:"currency"`
+	Spent    string `json:"spent"`
+	Reserved string `json:"reserved"`
+	Budget   string `json:"budget"` // "": none
+}
+
+// Residue is a step whose effect remains, or may remain, and why.
+type Residue struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
 }
 
 // Reason says why a saga did not succeed.
@@ -113,10 +150,15 @@ func (c *Client) Start(ctx context.Context, s Start) (*Saga, error) {
 	return &out, nil
 }
 
-// Get reads a saga.
-func (c *Client) Get(ctx context.Context, id string) (*Saga, error) {
+// Get reads a saga. While the server is down it retries until ctx is done.
+func (c *Client) Get(ctx context.Context, id string) (*Saga, error) { return c.get(ctx, id) }
+
+func (c *Client) get(ctx context.Context, id string, header ...string) (*Saga, error) {
 	var out Saga
-	if err := c.call(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id), nil, &out); err != nil {
+	err := c.retry(ctx, func() error {
+		return c.call(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id), nil, &out, header...)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -125,15 +167,9 @@ func (c *Client) Get(ctx context.Context, id string) (*Saga, error) {
 // Wait waits until a saga has ended or ctx is done.
 func (c *Client) Wait(ctx context.Context, id string) (*Saga, error) {
 	for {
-		var out Saga
-		err := c.retry(ctx, func() error {
-			return c.call(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id), nil, &out, "Prefer", "wait=30")
-		})
-		if err != nil {
-			return nil, err
-		}
-		if out.Ended() {
-			return &out, nil
+		out, err := c.get(ctx, id, "Prefer", "wait=30")
+		if err != nil || out.Ended() {
+			return out, err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +39,13 @@ var allSDKs = []sdk{
 	}},
 	{"typescript", func(t *testing.T) []string {
 		return []string{buildTypeScript(t), sdks + "/typescript/dist/tests/program.js"}
+	}},
+	{"go", func(t *testing.T) []string {
+		bin := filepath.Join(t.TempDir(), "goagent")
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./goagent").CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		return []string{bin}
 	}},
 }
 
