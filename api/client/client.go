@@ -197,6 +197,11 @@ func backoff(ctx context.Context, n int, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		d = max(d, min(e.retryAfter, maxBackoff))
 	}
+	return pause(ctx, d)
+}
+
+// pause waits for d; the error is that of ctx.
+func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

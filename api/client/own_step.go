@@ -24,8 +24,8 @@ type Step struct {
 	Undo   *Undo
 	UndoOf func(output any) *Undo
 	Effect string // none, undoable, irreversible; "": undoable with an Undo or UndoOf, else irreversible
-	// InDoubt is what follows if the process dies during the step: retry, or ask (a person). "": see
-	// docs/agents.md.
+	// InDoubt is what follows if the process dies during the step: retry, or ask (a person). "":
+	// see docs/agents.md.
 	InDoubt  string
 	Reserve  string        // the most that it may cost, such as "0.10"
 	Patience time.Duration // how long a person has to decide about a step in doubt, as in Call
@@ -50,9 +50,9 @@ type begun struct {
 
 // Step does an own step unless it is done, and returns its output as the journal has it. do returns
 // the output, which is encoded as JSON. An error of [Refuse] says that the step certainly had no
-// effect; after any other error it is in doubt, and Step returns this error. [Cost] reports what the
-// work has cost. Errors: that of do, *Unsuccessful, ErrWaits, an *Error that refuses the step, and
-// that of ctx.
+// effect; after any other error it is in doubt, and Step returns this error. [Cost] reports what
+// the work has cost. Errors: that of do, *Unsuccessful, ErrWaits, an *Error that refuses the step,
+// and that of ctx.
 func (s *Session) Step(ctx context.Context, step Step, do func(ctx context.Context, w Work) (any, error)) (json.RawMessage, error) {
 	var p patience
 	for {

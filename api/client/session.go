@@ -17,8 +17,8 @@ import (
 )
 
 // ErrWaits means that a person has not decided within the patience of a call or step. An agent that
-// `recourse agent run` has started should end with the exit code [Parked] then, and runs again after
-// the decision.
+// `recourse agent run` has started should end with the exit code [Parked] then, and runs again
+// after the decision.
 var ErrWaits = errors.New("a person has to decide first")
 
 // Parked is the exit code by which `recourse agent run` runs an agent again once a decision has
@@ -163,8 +163,8 @@ func (s *Session) Get(ctx context.Context) (SessionView, error) {
 type Call struct {
 	Action string
 	Input  any
-	// Once identifies the call: calls with the same Once are the same call. Without it, docs/agents.md
-	// has the rules. Never let a model choose it.
+	// Once identifies the call: calls with the same Once are the same call. Without it,
+	// docs/agents.md has the rules. Never let a model choose it.
 	Once  string
 	Again int // makes another call with the same input
 	// Patience is how long a person has to decide; 0: until ctx is done, negative: no time.
@@ -253,8 +253,8 @@ func unsuccessful(path, status string, f *Failure) *Unsuccessful {
 	return u
 }
 
-// Undo undoes one call, such as refund[0], or own step, such as own.report, unless it is undone, and
-// waits until that is done. The session goes on. Errors are those of Call.
+// Undo undoes one call, such as refund[0], or own step, such as own.report, unless it is undone,
+// and waits until that is done. The session goes on. Errors are those of Call.
 func (s *Session) Undo(ctx context.Context, path string) error {
 	part := "/calls/" + url.PathEscape(path)
 	if id, own := strings.CutPrefix(path, "own."); own {
@@ -311,8 +311,8 @@ func (s *Session) Abort(ctx context.Context, reason string) error {
 }
 
 // Detach lets another process attach to the session, which goes on. It does nothing after Commit or
-// Abort, and under `recourse agent run`. If the server cannot be reached, others have to wait for the
-// end of the lease.
+// Abort, and under `recourse agent run`. If the server cannot be reached, others have to wait for
+// the end of the lease.
 func (s *Session) Detach(ctx context.Context) error {
 	if s.attach == nil || !s.leave() {
 		return nil
@@ -380,16 +380,4 @@ func (s *Session) beat(ctx context.Context, every time.Duration) {
 func refused(err error, code string) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Code == code
-}
-
-// pause waits for d; the error is that of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
