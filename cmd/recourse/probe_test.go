@@ -104,6 +104,32 @@ steps:
 	}
 }
 
+// Requests of parallel branches are not sent, and do not keep the effect from being undone.
+func TestProbeInParallel(t *testing.T) {
+	t.Parallel()
+	w, vars := worldFor(t)
+	def := file(t, "parallel.yaml", `saga: both
+steps:
+  - id: both
+    parallel:
+      - {id: other, http: "POST ${vars.ship}/orders", in_doubt: retry}
+      - id: book
+        http: POST ${vars.air}/bookings
+        in_doubt: retry
+        body: {route: A-B}
+        compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}
+`)
+	out := ok(t, vars, "probe", def, "--step", "book", "--yes", "--undo")
+	if !strings.Contains(out, "Compensation: the service has accepted it") || len(remains(w)) > 0 {
+		t.Errorf("%s%v", out, remains(w))
+	}
+	for _, e := range w.Ledger() {
+		if e.Service == "ship" {
+			t.Errorf("the other branch was sent: %+v", e)
+		}
+	}
+}
+
 // Nothing is sent without a yes, or if the arguments are wrong.
 func TestProbeAsks(t *testing.T) {
 	t.Parallel()

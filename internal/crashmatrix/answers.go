@@ -280,8 +280,7 @@ func (a *answers) completion(path string, body json.RawMessage, turn int) json.R
 	_ = json.Unmarshal([]byte(strings.ReplaceAll(string(body), "$${", "${")), &request) // missing fields stay empty
 	text := "text of " + saga.StepID(path)
 	if stub := a.stub(path); stub != nil {
-		text = string(stub)
-		_ = json.Unmarshal(stub, &text) // a stub that is no text is the JSON of the answer
+		text = reply(stub)
 	} else if schema, err := expr.Decode(request.Format.Schema.Schema); err == nil {
 		text = string(expr.AppendJSON(nil, a.maker(saga.StepID(path), turn).sample(schema, "")))
 	}
@@ -290,6 +289,28 @@ func (a *answers) completion(path string, body json.RawMessage, turn int) json.R
 		"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": text}}},
 		"usage":   map[string]any{"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20},
 	})
+}
+
+// reply returns what a model writes by a stub: a text, the JSON of an answer with a schema, or the
+// whole output of the step, as plans take it.
+func reply(stub json.RawMessage) (text string) {
+	if json.Unmarshal(stub, &text) == nil {
+		return text
+	}
+	var output struct {
+		Text  *string
+		JSON  json.RawMessage
+		Usage json.RawMessage
+	}
+	if json.Unmarshal(stub, &output) == nil {
+		switch {
+		case len(output.JSON) > 0 && string(output.JSON) != "null":
+			return string(output.JSON)
+		case output.Text != nil && (len(output.Usage) > 0 || len(output.JSON) > 0):
+			return *output.Text
+		}
+	}
+	return string(stub)
 }
 
 // status returns the body that a status check gets: one for which its condition `found` is true, or
@@ -434,6 +455,10 @@ func (a *answers) improve(score func() int, most int) {
 // form makes up the data of an approval.
 func (a *answers) form(path string, form json.RawMessage) json.RawMessage {
 	if stub := a.stub(path); stub != nil {
+		var output struct{ Decision, Data json.RawMessage }
+		if json.Unmarshal(stub, &output) == nil && len(output.Decision) > 0 { // the whole output, as plans take it
+			return output.Data
+		}
 		return stub
 	}
 	schema, err := expr.Decode(form)

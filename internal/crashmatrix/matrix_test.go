@@ -292,6 +292,51 @@ steps:
 	}
 }
 
+// A compensation that never runs strands the effect of a request, but a task may say in this way
+// that it has none.
+func TestConditionThatIsFalse(t *testing.T) {
+	src := `saga: weigh
+steps:
+  - id: weigh
+    task: weigh
+    in_doubt: retry
+    compensate: {task: weigh, when: "false"}
+  - id: ship
+    http: POST https://a.example/orders
+    in_doubt: retry
+    compensate: {http: "DELETE https://a.example/orders/${output.id}", when: "false"}
+  - id: last
+    http: PUT https://a.example/last
+`
+	if m := matrix(t, src, crashmatrix.Options{}); !find(m, "ship do 400: ok") || !find(m, "last do 400: stranded") || !find(m, "ship undo none: stranded") {
+		t.Errorf("%v", m.Counts)
+	}
+}
+
+// Another person than the one who has started the saga approves, with the data of the form. A stub
+// may be the output of the step, as plans take it.
+func TestApprovalsAndModelsOfPlans(t *testing.T) {
+	src := `saga: payout
+steps:
+  - id: say
+    llm: {model: m, prompt: "Hi", schema: {tone: string}}
+  - id: ok
+    approval: {title: "Pay?", approvers: [finance], form: {reference: string}}
+    four_eyes: true
+  - id: pay
+    when: steps.ok.output.data.reference == "r1" && steps.say.output.json.tone == "kind"
+    http: PUT https://a.example/pay
+`
+	stubs := map[string]json.RawMessage{"ok": json.RawMessage(`{"decision":"approved","by":"ann","data":{"reference":"r1"}}`), "say": json.RawMessage(`{"text":"x","json":{"tone":"kind"}}`)}
+	if m := matrix(t, src, crashmatrix.Options{Stubs: stubs}); m.Rows[0].Effects != 1 || len(m.Notes) > 0 {
+		t.Errorf("%+v %v", m.Rows[0], m.Notes)
+	}
+	stubs = map[string]json.RawMessage{"ok": json.RawMessage(`{"reference":"r1"}`), "say": json.RawMessage(`{"tone":"kind"}`)}
+	if m := matrix(t, src, crashmatrix.Options{Stubs: stubs}); m.Rows[0].Effects != 1 || !find(m, "ok do rejected: ok") {
+		t.Errorf("%+v %v", m.Rows[0], m.Notes)
+	}
+}
+
 // The status check gets an answer for which its condition is true only if the effect exists.
 func TestStatusCheckIsAnswered(t *testing.T) {
 	for _, found := range []string{"result.body.count > 0", "len(result.body.items) > 0", `result.body.state == "paid"`, "result.body.exists", "result.body.payment != null", "len(result.body) > 0"} {

@@ -8,6 +8,7 @@ import (
 	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Verdict says what a fault leads to.
@@ -126,6 +127,9 @@ func (r *run) stays(e *effect) (Verdict, string) {
 	if r.p.final[step.ID] {
 		return "", "" // nothing in finally is undone
 	}
+	if withoutEffect(step) {
+		return "", ""
+	}
 	status := r.m.Status()
 	switch {
 	case status == saga.Succeeded:
@@ -140,6 +144,17 @@ func (r *run) stays(e *effect) (Verdict, string) {
 		return r.afterFailure(e, step)
 	}
 	return r.whileWaiting(e, step)
+}
+
+// withoutEffect reports whether a task says that it has no effect, by a compensation whose
+// condition is always false. A definition has no other way to say so.
+func withoutEffect(step *saga.Step) bool {
+	c := step.Compensate
+	if _, worker := step.Body.(saga.Queued); !worker || c == nil || c.When == nil || len(c.When.Refs()) > 0 {
+		return false
+	}
+	runs, err := c.When.Bool(expr.MapEnv{})
+	return err == nil && !runs
 }
 
 // afterSuccess judges an effect of a saga that has reached its goal: its step has succeeded, or the

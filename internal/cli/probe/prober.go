@@ -372,12 +372,18 @@ func (p *prober) compensate(what string, id uuid.UUID, a saga.Answer) error {
 	if _, err := m.Append(turn, at, "probe"); err != nil {
 		return err
 	}
-	d, err := m.RecordOutcome(s.Path, s.Way, s.Attempt, a, at, 0)
-	if err != nil {
-		return err
-	}
-	if _, err := m.Append(d, at, "probe"); err != nil {
-		return err
+	for _, f := range m.InFlight() {
+		got := a
+		if f.Path != s.Path { // of a parallel branch, whose request was not sent
+			got = saga.Answer{Code: "egress_denied"}
+		}
+		d, err := m.RecordOutcome(f.Path, f.Way, f.Number, got, at, 0)
+		if err != nil {
+			return err
+		}
+		if _, err := m.Append(d, at, "probe"); err != nil {
+			return err
+		}
 	}
 	var answer *saga.Answer
 	err = drive(m, at, func(d machine.Dispatch) (saga.Answer, bool) {
