@@ -38,7 +38,7 @@ type commands struct {
 	Retry   remote.Retry   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
 	Cancel  remote.Cancel  `cmd:"" help:"Cancel a saga and undo its steps."`
 	Pause   remote.Pause   `cmd:"" help:"Pause a saga."`
-	Resume  remote.Resume  `cmd:"" help:"Resume a paused saga."`
+	Resume  remote.Resume  `cmd:"" help:"Resume a paused saga, or steps that are on hold."`
 	Budget  remote.Budget  `cmd:"" help:"Set a saga's budget."`
 
 	Agent    agent.Command   `cmd:"" help:"Run an agent in a session."`

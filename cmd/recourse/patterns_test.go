@@ -45,7 +45,7 @@ var plays = map[string]func(*play){
 	"charge-then-ship": playChargeThenShip,
 	"transfer":         playTransfer,
 	"draft-and-send":   playDraftAndSend,
-	"brief":            nil, // api has TestHoldResumed, saga/machine the scenario hold-models
+	"brief":            nil, // internal/test/examples plays examples/cooldown.yaml
 }
 
 // Every example of the page is tested.

@@ -120,13 +120,13 @@ func (p play) ended(t *testing.T, s *scene, v *client.Saga) {
 }
 
 // names are the names of the examples' definitions.
-var names = map[string]string{"minimal": "two-steps", "travel": "travel-booking", "return": "order-return", "research": "research-report"}
+var names = map[string]string{"minimal": "two-steps", "travel": "travel-booking", "return": "order-return", "research": "research-report", "cooldown": "cooldown"}
 
 // TestPlays runs all plays on each database.
 func TestPlays(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
-		for _, p := range slices.Concat(minimal, travel, returns, research) {
+		for _, p := range slices.Concat(minimal, travel, returns, research, cooldown) {
 			t.Run(name+"/"+p.example+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
 				p.run(t, database(t))
