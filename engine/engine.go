@@ -42,6 +42,14 @@ type Streamer interface {
 	Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer
 }
 
+// Preparer is a Caller that knows from memory something about the remote service which belongs into
+// the intent.
+type Preparer interface {
+	// Prepare returns the request with what the caller knows now. It does not block, and does not
+	// change what r points to.
+	Prepare(r saga.Request) saga.Request
+}
+
 // Config configures an engine. A duration or count of zero selects the default in its comment.
 type Config struct {
 	Store       journal.Store

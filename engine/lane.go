@@ -36,6 +36,9 @@ type LaneConfig struct {
 	// StallAfter is how long a request may wait to be sent before its step counts as stalled; 0:
 	// without bound.
 	StallAfter time.Duration
+	// Prepare returns a request of a kind of step as its intent records it, and false if that is r
+	// itself: see [Preparer]. It does not block. nil: all requests are recorded as they are.
+	Prepare func(kind string, r saga.Request) (saga.Request, bool)
 }
 
 // Lane runs the sagas that its shell assigns to it. It is an event handler without goroutines,
@@ -430,6 +433,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				// (key_window), and that record is old: write a new one first.
 				return true, l.write(r, machine.Draft{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: saga.WokeData{Timer: "resend", Due: saga.Time{Time: l.now.UTC().Truncate(time.Millisecond)}}})
 			}
+			d = l.prepared(d)
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
 			}
@@ -450,6 +454,20 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// prepared adds to an intent and its request what the caller of the kind knows.
+func (l *Lane) prepared(d machine.Dispatch) machine.Dispatch {
+	data, ok := d.Intent.Data.(saga.IntentData)
+	if l.cfg.Prepare == nil || !ok {
+		return d
+	}
+	r, changed := l.cfg.Prepare(d.Send.Kind, d.Send.Request)
+	if changed {
+		data.Request = &r
+		d.Intent.Data, d.Send.Request = data, r
+	}
+	return d
 }
 
 // grow adds the bytes of a record to the saga's size.

@@ -34,11 +34,31 @@ type laneLoop struct {
 	stalest    atomic.Pointer[time.Time] // Lane.Stalest
 }
 
+// prepare returns LaneConfig.Prepare; nil if no caller is a Preparer.
+func (c *Config) prepare() func(kind string, r saga.Request) (saga.Request, bool) {
+	by := make(map[string]Preparer)
+	for kind, caller := range c.Callers { // any order
+		if p, ok := caller.(Preparer); ok {
+			by[kind] = p
+		}
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	return func(kind string, r saga.Request) (saga.Request, bool) {
+		p := by[kind]
+		if p == nil {
+			return r, false
+		}
+		return p.Prepare(r), true
+	}
+}
+
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e: e,
 		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxSagaBytes: e.cfg.SagaBytes / e.cfg.Lanes, MaxIdle: max(e.cfg.MaxRunning/(4*e.cfg.Lanes), 1), Random: random,
-			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
+			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter, Prepare: e.cfg.prepare()}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
 		quit:   make(chan struct{}),

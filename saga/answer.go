@@ -38,6 +38,8 @@ type Answer struct {
 	Report *Report
 	// Final says that nothing was done for the request, and that asking again will not change it.
 	Final bool
+	// Hint is what the server of the called tool says about it; "" if it was not asked.
+	Hint Hint
 	// RetryAfter is the wait that the remote service asks for, 0 for none. It is already limited.
 	RetryAfter time.Duration
 }
@@ -62,6 +64,10 @@ const NoSaga = "saga_not_found"
 // CodeSecretMissing is the code of an [Answer] and of a failure: a secret does not exist, or the
 // request may not use it there. Nothing was sent.
 const CodeSecretMissing = "secret_missing"
+
+// CodeServerMissing is the code of an [Answer] and of a failure: the configuration has no such MCP
+// server. Nothing was sent.
+const CodeServerMissing = "mcp_server_missing"
 
 // Verdict is the meaning of an answer.
 type Verdict struct {

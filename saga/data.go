@@ -146,6 +146,8 @@ type OutcomeData struct {
 	NeverStarted string `json:"never_started,omitempty"`
 	// Compensate says how to undo an own step, if its agent said so when it finished the step.
 	Compensate *OwnUndo `json:"compensate,omitempty"`
+	// Hint replaces that of the request, which was not known when the intent was written.
+	Hint Hint `json:"hint,omitempty"`
 }
 
 // DecidedData is the data of `decided`.

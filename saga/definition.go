@@ -164,6 +164,9 @@ type Expect struct {
 	Schema Schema        // over the body; nil: any body
 	That   *expr.Program // over result; nil: always true
 	Error  string        // the error code if That is false; "" for expectation_failed
+	// Refused is evaluated over result first: if it is true, the remote service says that it has
+	// done nothing. nil: the kind alone says which answers are refusals.
+	Refused *expr.Program
 }
 
 // StatusRange is a range of HTTP statuses, both ends included: 200–299 for 2xx.
@@ -207,6 +210,10 @@ type InDoubt struct {
 	Otherwise Policy  // if the status check is inconclusive: RetrySame, Ask or Fail
 	Declared  bool    // the author wrote it; it is not a default
 }
+
+// Resends reports whether a request that is in doubt may be sent again without a person: the author
+// says so, or a second send of it has no second effect. The policy must be RetrySame.
+func (d *InDoubt) Resends(r *Request) bool { return d.Declared || r.Resendable() }
 
 // Verify is a status check: it asks whether a request whose answer was lost took effect.
 type Verify struct {

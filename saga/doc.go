@@ -21,9 +21,9 @@ implement in addition. This table has all of them; shapes.go declares them.
 	Await     approval, signal                  Approver (approval), Receiver (signal)
 	Announce  emit
 	Block     switch, parallel, foreach, repeat Chooser (switch)
-	Call      http, task, run, llm              Remover (http), Reader (task, llm), Queued (task),
-	                                            Spawner (run), Priced (task, llm), Modelled (llm),
-	                                            Sequel (llm)
+	Call      http, task, run, llm, mcp         Remover (http), Reader (task, llm, mcp),
+	                                            Queued (task), Spawner (run), Priced (task, llm),
+	                                            Modelled (llm), Sequel (llm), Resulting (mcp)
 
 A kind is a package below kinds and one line in kinds.go. A new shape is a new way to run a step: it
 also needs a case in Machine.decideReady and states in the machine's table of transitions.

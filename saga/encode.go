@@ -107,6 +107,9 @@ func (r *Request) append(b []byte) []byte {
 	if r.Own != nil {
 		b = append(field(b, "own"), Encode(r.Own)...)
 	}
+	if r.Tool != nil {
+		b = append(field(b, "mcp"), Encode(r.Tool)...)
+	}
 	return object(b, from)
 }
 
@@ -154,6 +157,7 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.Compensate != nil {
 		b = append(field(b, "compensate"), Encode(d.Compensate)...)
 	}
+	b = textField(b, "hint", string(d.Hint))
 	return object(b, 0)
 }
 

@@ -19,7 +19,7 @@ func (r *Request) Hash() string {
 }
 
 // Request is the request of an attempt, as its intent records it, with secrets as references. It is
-// an HTTP request (Method, URL, Headers, Body), or one of Task, Child and Own.
+// an HTTP request (Method, URL, Headers, Body), or one of Tool, Task, Child and Own.
 type Request struct {
 	Method  string            `json:"method,omitempty"`
 	URL     string            `json:"url,omitempty"`
@@ -28,6 +28,7 @@ type Request struct {
 	Task    *TaskRequest      `json:"task,omitempty"`
 	Child   *ChildRequest     `json:"child,omitempty"`
 	Own     *OwnRequest       `json:"own,omitempty"`
+	Tool    *ToolRequest      `json:"mcp,omitempty"`
 	// Traceparent is set when the request is sent. It is not recorded, and not part of the hash.
 	// "": none. A header of this name in Headers takes precedence.
 	Traceparent string `json:"-"`
@@ -37,6 +38,51 @@ type Request struct {
 type TaskRequest struct {
 	Type  string          `json:"type"`
 	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// ToolRequest is a call of a tool of an MCP server.
+type ToolRequest struct {
+	Server    string            `json:"server"` // its name in the server's configuration
+	Tool      string            `json:"tool"`
+	Arguments json.RawMessage   `json:"arguments,omitempty"`
+	Meta      map[string]string `json:"_meta,omitempty"`     // has the idempotency key as KeyMeta
+	MustRead  bool              `json:"must_read,omitempty"` // it is sent only if the tool is read-only: a status check
+	// Hint is what the server said about the tool when the intent was written. Without it, a second
+	// call may have a second effect.
+	Hint Hint `json:"hint,omitempty"`
+}
+
+// KeyMeta is the name of the idempotency key in the `_meta` of a tool's call.
+const KeyMeta = "recourse/idempotency-key"
+
+// Hint is what the server of a tool says about repeated calls of the tool.
+type Hint string
+
+// The hints. They are annotations of MCP: readOnlyHint, idempotentHint, or neither of them.
+const (
+	HintRead       Hint = "read_only"
+	HintIdempotent Hint = "idempotent"
+	HintNone       Hint = "none"
+)
+
+// Resendable reports whether a second send of a request has no second effect, as far as the request
+// itself says. The remote services of other requests are expected to honour the key.
+func (r *Request) Resendable() bool {
+	return r == nil || r.Tool == nil || r.Tool.Hint == HintRead || r.Tool.Hint == HintIdempotent
+}
+
+// Reads reports whether the request is known to have no effect, although its kind may have.
+func (r *Request) Reads() bool { return r != nil && r.Tool != nil && r.Tool.Hint == HintRead }
+
+// Hinted returns the request with another hint; itself if it calls no tool.
+func (r *Request) Hinted(h Hint) *Request {
+	if r == nil || r.Tool == nil || h == "" || r.Tool.Hint == h {
+		return r
+	}
+	again, tool := *r, *r.Tool
+	tool.Hint = h
+	again.Tool = &tool
+	return &again
 }
 
 // OwnRequest is work that an agent does itself.
@@ -61,7 +107,8 @@ type ChildRequest struct {
 }
 
 // Target returns what a request does, and to what: "POST" and a URL, "task" and a task's type,
-// "run" and a definition, "revert" and a saga, "own" and the id of an own step.
+// "run" and a definition, "revert" and a saga, "own" and the id of an own step, "mcp" and a server
+// with its tool.
 func (r *Request) Target() (verb, object string) {
 	switch {
 	case r.Task != nil:
@@ -72,6 +119,8 @@ func (r *Request) Target() (verb, object string) {
 		return "run", r.Child.Definition
 	case r.Own != nil:
 		return "own", r.Own.ID
+	case r.Tool != nil:
+		return "mcp", r.Tool.Server + "/" + r.Tool.Tool
 	}
 	return r.Method, r.URL
 }
@@ -83,7 +132,7 @@ func (r *Request) String() string {
 }
 
 // Payload returns the data that the request carries: an HTTP request's body, or the input of a
-// task, child or own step.
+// task, child or own step, or a tool's arguments.
 func (r *Request) Payload() json.RawMessage {
 	switch {
 	case r.Task != nil:
@@ -92,6 +141,8 @@ func (r *Request) Payload() json.RawMessage {
 		return r.Child.Input
 	case r.Own != nil:
 		return r.Own.Input
+	case r.Tool != nil:
+		return r.Tool.Arguments
 	}
 	return r.Body
 }

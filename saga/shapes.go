@@ -50,6 +50,13 @@ type Reader interface {
 	Records() bool
 }
 
+// Resulting is implemented by calls whose templates read `result` in another form than {status,
+// headers, body}: mcp.
+type Resulting interface {
+	// Result returns the value of `result`.
+	Result(a Answer) any
+}
+
 // Keeper is implemented by calls whose answers are stored next to the journal: ask.
 type Keeper interface {
 	// Keep returns what to store with the outcome of a successful answer.

@@ -33,6 +33,8 @@ import (
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
+	"recourse/saga/kinds/mcp"
+	mcpclient "recourse/saga/kinds/mcp/client"
 	runclient "recourse/saga/kinds/run/client"
 )
 
@@ -45,6 +47,8 @@ type nodeOptions struct {
 	SecretHosts *egress.SecretHosts // nil: secrets may be sent to any host
 	Vars        map[string]json.RawMessage
 	LLM         llm.Config // already validated
+	MCP         mcp.Config // likewise
+	Environ     []string   // of this process; programs of MCP servers get a part of it
 	Strict      bool
 	Sinks       []outbox.Sink // nil: unknown; definitions may name any sink, and nothing is delivered
 	Lanes       int
@@ -76,6 +80,7 @@ type node struct {
 	steps   *httpclient.Caller
 	models  *llmclient.Caller
 	asks    *askclient.Caller
+	tools   *mcpclient.Caller
 	relay   *relay.Relay
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
@@ -128,7 +133,8 @@ func newNode(o nodeOptions) (*node, error) {
 		}
 		return api.Content(ctx, o.Store, id, hash)
 	}})
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
+	n.tools = mcpclient.New(mcpclient.Config{MCP: o.MCP, Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now, Environ: o.Environ, Version: o.Version})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks), MCP: o.MCP.Names()}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
 	runner := &runclient.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
 	if o.State != nil {
@@ -136,7 +142,7 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
-		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, ask.Kind: n.asks, "run": runner},
+		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, ask.Kind: n.asks, "run": runner, mcp.Name: n.tools},
 		Lanes:   o.Lanes, AnswerBytes: o.AnswerBytes, SagaBytes: o.SagaBytes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered, Archived: n.archived(o),
 	})
@@ -242,6 +248,7 @@ func (n *node) close() {
 	n.steps.Close()
 	n.models.Close()
 	n.asks.Close()
+	n.tools.Close()
 	if n.state == nil {
 		return
 	}

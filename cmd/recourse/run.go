@@ -20,7 +20,6 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/dsl"
-	"recourse/saga/kinds/llm"
 	"recourse/saga/machine"
 )
 
@@ -120,15 +119,23 @@ func newLocalNode(a *cli.App, f *config.LocalFlags, db string, vars map[string]j
 			store.Close()
 		}
 	}()
-	models, err := f.LLMFlags.Apply(llm.Config{})
+	file, err := config.ReadLLM(f.Config)
+	if err != nil {
+		return nil, cli.Exit(cli.Usage, err)
+	}
+	models, err := f.LLMFlags.Apply(file)
 	if err != nil {
 		return nil, err
+	}
+	servers, err := config.ReadMCP(f.Config)
+	if err != nil {
+		return nil, cli.Exit(cli.Usage, err)
 	}
 	tracer, err := f.TracesFlag.Tracer(a, models, log)
 	if err != nil {
 		return nil, err
 	}
-	return newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, f.EgressAllow...), Dial: f.DialFlags, Secrets: src, Vars: vars, LLM: models,
+	return newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, f.EgressAllow...), Dial: f.DialFlags, Secrets: src, Vars: vars, LLM: models, MCP: servers, Environ: a.Env,
 		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
 }
 

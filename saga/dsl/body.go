@@ -31,6 +31,7 @@ func (p *parser) body(n *Node, s *scope, what string, kinds, extra []string) *sa
 		Idempotency: idempotency.DefaultPlacement, KeyWindow: idempotency.DefaultWindow,
 		InDoubt: saga.InDoubt{Policy: saga.RetrySame, Otherwise: saga.Ask}}
 	step.Body = kind.Decode(&Decoder{p: p, s: s, step: n, kind: kind, into: step, keys: extra})
+	s.call, _ = step.Body.(Resulting)
 	has := func(key string) *Node {
 		if contains(extra, key) {
 			return n.Get(key)

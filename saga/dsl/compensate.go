@@ -6,7 +6,7 @@ import (
 	"recourse/saga"
 )
 
-var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost"}
+var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost", "in_doubt"}
 
 // compensate reads none, or a step body with when, on, order and retry.
 func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
@@ -34,6 +34,7 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("retry"); v != nil {
 		c.Retry = p.retry(v, retry.Forever())
 	}
+	c.InDoubt = p.undoInDoubt(n.Get("in_doubt"), c.InDoubt)
 	if v := n.Get("on"); v != nil {
 		c.On = p.classes(v)
 	}
@@ -43,6 +44,19 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	}
 	c.NeedsOutput = undo.uses.output
 	step.Compensate = c
+}
+
+// undoInDoubt reads retry or ask. An undo is sent again by default. That its action says so counts
+// as well, which matters for requests that are otherwise not sent again.
+func (p *parser) undoInDoubt(n *Node, action saga.InDoubt) saga.InDoubt {
+	d := saga.InDoubt{Policy: saga.RetrySame, Otherwise: saga.Ask, Declared: action.Declared && action.Policy == saga.RetrySame}
+	if n == nil {
+		return d
+	}
+	if word, ok := p.oneOf(n, "retry", "ask"); ok {
+		d.Policy, d.Declared = saga.Policy(word), true
+	}
+	return d
 }
 
 // classes reads the classes of outcomes for which a compensation runs.

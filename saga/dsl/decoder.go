@@ -34,6 +34,9 @@ func (d *Decoder) Get(key string) *Node { return d.step.Get(key) }
 // own.
 func (d *Decoder) InAction() bool { return contains(d.keys, "action") }
 
+// InCheck reports whether the step is a status check, which must have no effect.
+func (d *Decoder) InCheck() bool { return contains(d.keys, "found") }
+
 // Fail reports an error at n.
 func (d *Decoder) Fail(n *Node, code, format string, args ...any) {
 	d.p.fail(n, code, fmt.Sprintf(format, args...))

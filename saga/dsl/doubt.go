@@ -99,7 +99,7 @@ func (p *parser) verify(n *Node, s *scope) *saga.Verify {
 	}
 	v := &saga.Verify{Call: call, After: DefaultAfter}
 	if c, ok := call.Body.(saga.Call); call.Body != nil && (!ok || !c.ReadOnly()) {
-		p.fail(n, "verify_writes", "verify asks without changing anything: use GET or HEAD")
+		p.fail(n, "verify_writes", "verify asks without changing anything: use GET or HEAD, or a read-only tool")
 	}
 	if f := n.Get("found"); f != nil {
 		v.Found = p.condition(f, s, OnResult)

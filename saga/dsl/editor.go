@@ -95,7 +95,7 @@ func definitions(kinds []Kind) map[string]any {
 		"condition": json.RawMessage(`{"type": ["string", "boolean"]}`),
 		"reasons":   listOr(reason),
 		"retry":     anyOf(json.RawMessage(`{"type": "integer", "minimum": 1}`), words("none", "forever"), retryMap),
-		"expect": object().properties(map[string]any{"status": listOr(status), "schema": true, "that": ref("condition"),
+		"expect": object().properties(map[string]any{"status": listOr(status), "schema": true, "that": ref("condition"), "refused": ref("condition"),
 			"error": pattern(stepName.String())}),
 		"cost": anyOf(ref("money"), object("from", "reserve").properties(map[string]any{"from": true, "reserve": ref("money")})),
 		"idempotency": anyOf(words("header", "none"), object().properties(map[string]any{
@@ -110,7 +110,7 @@ func definitions(kinds []Kind) map[string]any {
 			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue", "hold"), "hold_for": ref("duration"),
 			"pivot": kindOf("boolean"), "compensate": anyOf(words("none"), ref("compensation"))})),
 		"compensation": withKind(kinds, nil, merged(shared, map[string]any{
-			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last")})),
+			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last"), "in_doubt": words("retry", "ask")})),
 		"verify": withKind(kinds, []string{"found"}, map[string]any{
 			"found": ref("condition"), "output": true, "after": ref("duration"), "expect": ref("expect"), "timeout": ref("duration")}),
 	}

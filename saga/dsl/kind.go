@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Kind is a kind of step. Its package under saga/kinds provides it.
@@ -55,6 +56,15 @@ const (
 // Undoes is implemented by bodies that provide the compensation of their steps, unless the author
 // writes one.
 type Undoes interface{ Undo() *saga.Compensation }
+
+// Resulting is implemented by bodies whose templates read `result` in another form than {status,
+// headers, body}.
+type Resulting interface {
+	saga.Resulting
+	// ResultType returns the type of `result`. schema is the type that `expect.schema` declares; nil
+	// if there is none.
+	ResultType(schema *expr.Type) *expr.Type
+}
 
 // KeyCarrier is implemented by bodies that restrict the place of the idempotency key.
 type KeyCarrier interface {

@@ -154,11 +154,11 @@ func (p *parser) statuses(n *Node) []saga.StatusRange {
 	return out
 }
 
-// expectation reads {status, schema, that, error}.
+// expectation reads {status, schema, that, refused, error}.
 func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	var e saga.Expect
 	s.result = nil // the action's expectation, which this one replaces
-	p.known(n, "expect", []string{"status", "schema", "that", "error"})
+	p.known(n, "expect", []string{"status", "schema", "that", "refused", "error"})
 	if v := n.Get("status"); v != nil {
 		e.Status = p.statuses(v)
 	}
@@ -170,14 +170,17 @@ func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	if v := n.Get("that"); v != nil {
 		e.That = p.condition(v, s, OnResult)
 	}
+	if v := n.Get("refused"); v != nil {
+		e.Refused = p.condition(v, s, OnResult)
+	}
 	if v := n.Get("error"); v != nil {
 		if word, ok := p.str(v, "an error code"); ok && !stepName.MatchString(word) {
 			p.fail(v, "bad_name", "an error code is a small letter, then small letters, digits or _")
 		} else {
 			e.Error = word
 		}
-		if n.Get("that") == nil {
-			p.fail(v, "missing_key", "error names the failure of that: add that, or remove error")
+		if n.Get("that") == nil && n.Get("refused") == nil {
+			p.fail(v, "missing_key", "error names the failure of that, or of refused: add one, or remove error")
 		}
 	}
 	return e

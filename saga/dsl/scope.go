@@ -41,6 +41,7 @@ type scope struct {
 	known   map[string]expr.Fact  // facts from conditions, by path
 	result  *expr.Type            // the type of the answer's body; nil: unknown
 	ends    []*expr.Program       // conditions that are false if the step has succeeded
+	call    Resulting             // determines the form of the answer; nil: {status, headers, body}
 	gives   *expr.Type            // the type of the kind's output; nil: the answer's body
 }
 

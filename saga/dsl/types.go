@@ -58,6 +58,9 @@ func (p *parser) root(s *scope, name string) *expr.Type {
 	case "key":
 		return someText
 	case "result":
+		if s.call != nil {
+			return s.call.ResultType(s.result)
+		}
 		body := s.result
 		if body == nil {
 			body = expr.Any()

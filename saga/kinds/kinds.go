@@ -14,6 +14,7 @@ import (
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
 	"recourse/saga/kinds/llm"
+	"recourse/saga/kinds/mcp"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
 	"recourse/saga/kinds/run"
@@ -29,6 +30,7 @@ import (
 type Options struct {
 	LLM   llm.Config // providers and prices; [llm.Config.Check] must have accepted it
 	Sinks []string   // names of the sinks that events can be sent to; nil: unknown
+	MCP   []string   // names of the MCP servers; nil: unknown
 }
 
 // All returns the kinds without a configuration, in the order of the reference.
@@ -41,6 +43,7 @@ func With(o Options) []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
 		model,
+		mcp.Kind(o.MCP),
 		task.Kind(),
 		approval.Kind(),
 		signal.Kind(),

@@ -61,6 +61,23 @@ var suites = map[string]kindtest.Suite{
 		Odd: []string{`{"choices":[{"message":{"content":"no JSON"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
 			`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`},
 	},
+	"mcp": {
+		Good: []string{
+			`{mcp: {server: shop, tool: refund, arguments: {order: "${input.s}", n: "${input.n}", key: "${key}"}}, output: "${result.structured.id ?? result.is_error}"}`,
+			`{mcp: {server: shop, tool: ns/search.v2}}`, `{mcp: {server: shop, tool: t, arguments: "${vars.said[0]}"}}`,
+			`{mcp: {server: shop, tool: t}, idempotency: {body: request_id}, expect: {schema: {id: string}, refused: result.is_error && len(result.content) > 0, error: sold_out}, output: "${result.structured.id}"}`,
+			`{mcp: {server: shop, tool: t}, in_doubt: {verify: {mcp: {server: shop, tool: look, arguments: {key: "${key}"}}, found: result.structured.there}}, compensate: {mcp: {server: shop, tool: undo}, in_doubt: ask}}`,
+		},
+		Bad: map[string]string{
+			`{mcp: shop}`: "wrong_type", `{mcp: {tool: t}}`: "missing_key", `{mcp: {server: shop}}`: "missing_key", `{mcp: {server: shop, tool: t, args: {}}}`: "unknown_key",
+			`{mcp: {server: Shop, tool: t}}`: "bad_name", `{mcp: {server: "${input.s}", tool: t}}`: "bad_name", `{mcp: {server: shop, tool: "a b"}}`: "bad_name", `{mcp: {server: shop, tool: "${input.s}"}}`: "bad_name",
+			`{mcp: {server: shop, tool: t, arguments: [a]}}`: "wrong_type", `{mcp: {server: shop, tool: t, arguments: 3}}`: "wrong_type", `{mcp: {server: shop, tool: t, arguments: {a: "${secrets.KEY}"}}}`: "secret_not_allowed",
+			`{mcp: {server: shop, tool: t}, idempotency: none}`: "key_place", `{mcp: {server: shop, tool: t}, idempotency: {query: k}}`: "key_place", `{mcp: {server: shop, tool: t}, idempotency: {header: X-Key}}`: "key_place",
+			`{mcp: {server: shop, tool: t}, output: "${result.body}"}`: "unknown_field",
+		},
+		Answers: []string{`{"content":[{"type":"text","text":"done"}],"is_error":false}`, `{"content":[],"structured":{"id":"r-1"},"is_error":false}`},
+		Odd:     []string{`{"content":[{"type":"text","text":"no"}],"is_error":true}`, `{"content":7}`, `{"is_error":false}`},
+	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},
 		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", `{sleep: "${now()}"}`: "not_journaled", "{sleep: [1s]}": "wrong_type"},

@@ -204,6 +204,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	if s.state == inFlight && r.Attempt != s.attempts {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is in flight", ErrImpossible, r.Attempt, s.attempts)
 	}
+	s.request = s.request.Hinted(d.Hint)
 	m.inFlight = m.inFlight.Sub(s.reserved)
 	var cost retry.Money
 	if d.Cost != "" {

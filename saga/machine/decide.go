@@ -67,6 +67,7 @@ const (
 	codeDeadline   = "deadline"
 	codeExpression = "expression_error"
 	codeExpect     = "expectation_failed"
+	codeRefused    = "refused"
 	codeSchema     = "schema_mismatch"
 	codeStatus     = "unexpected_status"
 )
@@ -458,7 +459,7 @@ func (m *Machine) endInDoubt(n *node) saga.Next {
 // settlesBySending reports whether the step, whose policy ended it in doubt without a resend, is
 // sent again when it has to be undone. Its idempotency key makes that safe.
 func (n *node) settlesBySending() bool {
-	return n.step.InDoubt.Policy == saga.Fail && n.step.Idempotency.In != idempotency.None
+	return n.step.InDoubt.Policy == saga.Fail && n.step.Idempotency.In != idempotency.None && n.forward.request.Resendable()
 }
 
 // needsSettling reports whether the compensation of the step cannot be rendered while the step is
@@ -524,7 +525,7 @@ func (m *Machine) decideFailing() []Decision {
 // resume returns how a step that ended in doubt is settled before it is undone. A step that was
 // abandoned, because a block around it failed, follows its own policy.
 func (m *Machine) resume(n *node) saga.Next {
-	again := n.settlesBySending() || n.abandoned && n.step.InDoubt.Policy == saga.RetrySame
+	again := n.settlesBySending() || n.abandoned && n.step.InDoubt.Policy == saga.RetrySame && n.step.InDoubt.Resends(n.forward.request)
 	switch {
 	case again && n.step.Retry.Left(n.forward.round()) && !idempotency.Expired(n.forward.firstSent, m.at, n.step.KeyWindow):
 		return saga.NextRetry
@@ -607,7 +608,7 @@ func (n *node) effect() (journal.Class, bool) {
 		return journal.InDoubt, true
 	case n.forward.state != done:
 		return "", false
-	case ok && !call.ReadOnly(), n.own != nil:
+	case ok && !call.ReadOnly() && !n.forward.request.Reads(), n.own != nil:
 		return journal.Succeeded, true
 	}
 	return journal.Succeeded, n.step.Compensate != nil

@@ -18,6 +18,7 @@ type env struct {
 	n           *node        // nil: the definition's output
 	g           *group       // the group that the templates belong to; nil: the definition
 	answer      *saga.Answer // nil: no answer, or no complete one
+	call        saga.Body    // the call that it answers
 	key         string
 	output      json.RawMessage
 	hasOutput   bool
@@ -79,6 +80,9 @@ func (e *env) Root(name string) (any, bool) {
 	case "result":
 		if e.answer == nil {
 			return nil, false
+		}
+		if r, ok := e.call.(saga.Resulting); ok {
+			return r.Result(*e.answer), true
 		}
 		return resultOf(*e.answer), true
 	case "key":

@@ -26,6 +26,9 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		if f := s.failure; f != nil && f.Code == saga.CodeSecretMissing {
 			e.Title = "A secret of step " + n.path + " is missing or cannot be used: nothing was sent"
 			e.Detail = "Provide the secret on the server, then resolve the step with retry."
+		} else if f != nil && f.Code == saga.CodeServerMissing {
+			e.Title = "The MCP server of step " + n.path + " is not configured: nothing was sent"
+			e.Detail = "Put it back under `mcp` in the file of --config, then resolve the step with retry."
 		}
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 		if s.doubt {

@@ -75,7 +75,7 @@ func (t *outcomeBuilder) env() *env {
 	}
 	e.actionInput, _ = t.m.actionInput(t.n, t.s, t.step, e) // the request was rendered with it, so it cannot fail
 	if t.a.Status > 0 {
-		e.answer = &t.a
+		e.answer, e.call = &t.a, t.step.Body
 	}
 	return e
 }
@@ -99,6 +99,9 @@ func (t *outcomeBuilder) judge() journal.Class {
 		v.Class = journal.Transient // the author's `on` declares this failure retryable
 	}
 	t.v.Class = v.Class
+	if r := t.s.request; r.Hinted(t.a.Hint) != r {
+		t.d.Hint = t.a.Hint
+	}
 	t.charge()
 	return v.Class
 }
@@ -111,6 +114,9 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 	if t.neverStarted() {
 		t.d.NeverStarted = t.n.child.String()
 		return saga.Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
+	}
+	if v, refused := t.refused(); refused {
+		return v
 	}
 	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
 	if !expected {
@@ -128,7 +134,11 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 		out = v.Output
 	}
 	if sch := t.step.Expect.Schema; sch != nil {
-		switch detail, tooCostly := mismatch(sch, t.a.Body); {
+		body := t.a.Body
+		if _, own := call.(saga.Resulting); own {
+			body = out
+		}
+		switch detail, tooCostly := mismatch(sch, body); {
 		case tooCostly: // validating the same answer again would be as costly
 			return broken(call, saga.CodeTooCostly, "the response's body could not be checked by `expect.schema`", detail, false)
 		case detail != "":
@@ -162,6 +172,23 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 		}
 	}
 	return saga.Verdict{Class: journal.Succeeded, Output: out}
+}
+
+// refused reports whether the answer is a refusal by the author's `expect.refused`: the remote
+// service says that it has done nothing. A condition that cannot be evaluated does not hold.
+func (t *outcomeBuilder) refused() (saga.Verdict, bool) {
+	that := t.step.Expect.Refused
+	if that == nil || t.a.Code != "" || t.a.Status == 0 {
+		return saga.Verdict{}, false
+	}
+	if yes, err := that.Bool(t.env()); err != nil || !yes {
+		return saga.Verdict{}, false
+	}
+	code := t.step.Expect.Error
+	if code == "" {
+		code = codeRefused
+	}
+	return saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: code, Title: "`expect.refused` holds: " + that.Source()}}, true
 }
 
 // alreadyGone reports whether there was nothing left to undo, for example because an earlier
@@ -367,6 +394,10 @@ func (t *outcomeBuilder) hold() {
 // doubtful follows the step's policy for doubt.
 func (t *outcomeBuilder) doubtful() {
 	settling := t.m.reason != nil && t.n.needsSettling() && t.n.settlesBySending()
+	if t.step.InDoubt.Policy == saga.RetrySame && !t.mayResend() {
+		t.d.Next = saga.NextAwaitResolution
+		return
+	}
 	if t.step.InDoubt.Policy == saga.RetrySame || t.step.InDoubt.Policy == "" || settling {
 		if t.again() {
 			if idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow) {
@@ -376,6 +407,11 @@ func (t *outcomeBuilder) doubtful() {
 		}
 	}
 	t.d.Next = t.whenUnresolved()
+}
+
+// mayResend reports whether a request in doubt may be sent again without a person.
+func (t *outcomeBuilder) mayResend() bool {
+	return t.step.InDoubt.Resends(t.s.request.Hinted(t.a.Hint))
 }
 
 // whenUnresolved returns what follows when a resend does not settle a doubt.
@@ -442,7 +478,7 @@ func (t *outcomeBuilder) compensation() journal.Class {
 	case class == journal.Succeeded:
 	case class == journal.Held:
 		t.d.Next = saga.NextAwaitCredentials
-	case class == journal.Refused, !t.again():
+	case class == journal.Refused, doubt && (t.step.InDoubt.Policy == saga.Ask || !t.mayResend()), !t.again():
 		t.d.Next = saga.NextBlock
 	case doubt && idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow):
 		t.d.RetryAt, t.d.Next = nil, saga.NextBlock

@@ -58,10 +58,13 @@ func (m *Machine) request(s *track, step *saga.Step, env *env) (saga.Request, er
 	return step.Body.(saga.Call).Request(env)
 }
 
-// place puts the key where the remote service expects it. A worker gets the key with its task; a
-// field of the input may contain it, too.
+// place puts the key where the remote service expects it. A worker gets the key with its task, and
+// a tool in the `_meta` of its call; a field of the input may contain it, too.
 func place(r *saga.Request, p idempotency.Placement, key string, plan bool) error {
-	if r.Child != nil || r.Task != nil && p.In != idempotency.Body {
+	if r.Tool != nil && p.In != idempotency.None {
+		r.Tool.Meta = map[string]string{saga.KeyMeta: key}
+	}
+	if r.Child != nil || r.Tool != nil && p.In != idempotency.Body || r.Task != nil && p.In != idempotency.Body {
 		return nil
 	}
 	escape := url.QueryEscape
@@ -83,8 +86,11 @@ func place(r *saga.Request, p idempotency.Placement, key string, plan bool) erro
 		r.URL += sep + url.QueryEscape(p.Name) + "=" + escape(key)
 	case idempotency.Body:
 		payload := &r.Body
-		if r.Task != nil {
+		switch {
+		case r.Task != nil:
 			payload = &r.Task.Input
+		case r.Tool != nil:
+			payload = &r.Tool.Arguments
 		}
 		if plan && expr.HasPlaceholder(*payload) && (*payload)[0] == '"' {
 			return nil // the whole body is unknown in this plan, so the field has no place yet

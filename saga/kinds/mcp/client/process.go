@@ -1,0 +1,382 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"recourse/internal/egress"
+	"recourse/internal/httptext"
+	"recourse/internal/quota"
+	"recourse/saga/kinds/mcp"
+)
+
+// stopTime is how long a process may take to end after its stdin was closed.
+const stopTime = 2 * time.Second
+
+// inherited are the variables of this process that child processes get: none with a key in it.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+
+// process is a server that runs as a child process: one message a line, on its stdin and stdout.
+// The process ends with this one: its stdin ends, and on Linux the kernel kills it.
+type process struct {
+	s      *server
+	speaks string
+	cmd    *exec.Cmd
+	in     *os.File
+	errors *tail // the end of its stderr
+
+	writing chan struct{} // full while a message is written
+	exited  chan struct{} // closed when the process has ended
+	over    chan struct{} // closed when no reply will come any more
+
+	killing sync.Once
+	mu      sync.Mutex
+	last    int64
+	waiting map[int64]chan reply
+	why     string // why it is over; "": it is not
+	code    string
+}
+
+// startProcess starts the server's program and greets it.
+func startProcess(ctx context.Context, s *server, k *keys) (link, *failure) {
+	p := &process{s: s, errors: &tail{}, writing: make(chan struct{}, 1), exited: make(chan struct{}), over: make(chan struct{}), waiting: make(map[int64]chan reply)}
+	if err := p.start(k); err != nil {
+		return nil, &failure{code: mcp.CodeNotReady, why: "the program of the server " + s.Name + " cannot be started: " + err.Error()}
+	}
+	if f := p.greet(ctx, k); f != nil {
+		p.close()
+		return nil, f
+	}
+	return p, nil
+}
+
+func (p *process) start(k *keys) error {
+	p.cmd = exec.Command(p.s.Command, p.s.Args...)
+	for _, v := range p.s.cfg.Environ {
+		if name, _, _ := strings.Cut(v, "="); slices.Contains(inherited, name) {
+			p.cmd.Env = append(p.cmd.Env, v)
+		}
+	}
+	for name, value := range k.values { // any order
+		p.cmd.Env = append(p.cmd.Env, name+"="+value)
+	}
+	p.cmd.Stderr, p.cmd.WaitDelay, p.cmd.SysProcAttr = p.errors, time.Second, attributes()
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		in.Close()
+		return err
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.in = stdin, stdout, in
+	started := make(chan error, 1)
+	go func() {
+		// The kernel kills the child when the thread that started it ends, so the thread stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // the end of its stdout says enough
+		}
+		close(p.exited)
+	}()
+	err = <-started
+	stdin.Close()
+	stdout.Close()
+	if err != nil {
+		in.Close()
+		out.Close()
+		return err
+	}
+	go p.read(out)
+	return nil
+}
+
+// greet begins with the older revision: programs that speak both accept it, and programs that speak
+// only the older one need not know server/discover.
+func (p *process) greet(ctx context.Context, k *keys) *failure {
+	rep, f := p.exchange(ctx, "initialize", p.s.initialize())
+	if f != nil {
+		return f
+	}
+	revision, bad := greeted(rep)
+	if bad == nil {
+		p.speaks = revision
+		return p.notify(ctx, "notifications/initialized")
+	}
+	p.speaks = stateless
+	if rep, f = p.request(ctx, "server/discover", map[string]any{}, "", k); f != nil {
+		return f
+	}
+	if !speaksStateless(rep) {
+		return bad
+	}
+	return nil
+}
+
+func (p *process) revision() string { return p.speaks }
+
+func (p *process) usable() bool {
+	select {
+	case <-p.over:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) request(ctx context.Context, method string, params map[string]any, _ string, _ *keys) (reply, *failure) {
+	if p.speaks == stateless {
+		params = p.s.withMeta(params)
+	}
+	return p.exchange(ctx, method, params)
+}
+
+func (p *process) notify(ctx context.Context, method string) *failure {
+	text, err := encode(0, method, nil)
+	if err != nil {
+		return &failure{code: egress.CodeRequestInvalid, why: "the message cannot be encoded"}
+	}
+	return p.write(ctx, text)
+}
+
+// exchange writes a request and waits for the reply.
+func (p *process) exchange(ctx context.Context, method string, params map[string]any) (reply, *failure) {
+	p.mu.Lock()
+	p.last++
+	id, answered := p.last, make(chan reply, 1)
+	p.waiting[id] = answered
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiting, id)
+		p.mu.Unlock()
+	}()
+	text, err := encode(id, method, params)
+	if err != nil {
+		return reply{}, &failure{code: egress.CodeRequestInvalid, why: "the message cannot be encoded"}
+	}
+	if f := p.write(ctx, text); f != nil {
+		return reply{}, f
+	}
+	select {
+	case rep := <-answered:
+		return p.charged(ctx, rep)
+	case <-ctx.Done():
+		f := egress.BodyFailure(ctx, ctx.Err())
+		return reply{}, &failure{sent: true, code: f.Code, why: "the program of the server " + p.s.Name + ": " + f.Why}
+	case <-p.over:
+		select {
+		case rep := <-answered:
+			return p.charged(ctx, rep)
+		default:
+		}
+		return reply{}, p.ended(true)
+	}
+}
+
+// charged reserves the memory of a reply.
+func (p *process) charged(ctx context.Context, rep reply) (reply, *failure) {
+	if err := quota.FromContext(ctx).Reserve(ctx, int64(len(rep.result))); err != nil {
+		f := egress.BodyFailure(ctx, err)
+		return reply{}, &failure{sent: true, code: f.Code, why: f.Why}
+	}
+	return rep, nil
+}
+
+func (p *process) ended(sent bool) *failure {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := &failure{sent: sent, code: p.code, why: "the program of the server " + p.s.Name + " " + p.why}
+	if !sent {
+		f.code = mcp.CodeNotReady
+	}
+	if text := p.errors.String(); text != "" {
+		f.why += "; it last wrote: " + text
+	}
+	return f
+}
+
+// write writes one line. After an incomplete one the program cannot be used any more.
+func (p *process) write(ctx context.Context, text []byte) *failure {
+	select {
+	case p.writing <- struct{}{}:
+	case <-ctx.Done():
+		return &failure{code: egress.CodeTimeout, why: "the program of the server " + p.s.Name + " does not read its stdin"}
+	}
+	defer func() { <-p.writing }()
+	if !p.usable() {
+		return p.ended(false)
+	}
+	_ = p.in.SetWriteDeadline(time.Time{})
+	late := context.AfterFunc(ctx, func() { _ = p.in.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := p.in.Write(append(text, '\n'))
+	late()
+	if err == nil {
+		return nil
+	}
+	p.end(egress.CodeConnection, "does not read its stdin any more")
+	p.kill()
+	return p.ended(n > 0)
+}
+
+// read passes each line of the program's stdout to the request that it answers, until its end.
+func (p *process) read(out *os.File) {
+	defer out.Close()
+	in := bufio.NewReaderSize(out, 64<<10)
+	code, why := egress.CodeConnection, "has ended"
+	for {
+		line, err := readLine(in, p.s.cfg.MaxBody)
+		if err != nil {
+			if errors.Is(err, errLong) {
+				code, why = egress.CodeBodyTooLarge, "has written a message that is larger than the limit"
+			}
+			break
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			p.receive(line)
+		}
+	}
+	p.end(code, why)
+	p.kill()
+}
+
+var errLong = errors.New("a line is too long")
+
+func readLine(in *bufio.Reader, most int64) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if line = append(line, part...); int64(len(line)) > most {
+			return nil, errLong
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// receive handles one message. Text that is no message is skipped: some programs log to stdout.
+func (p *process) receive(line []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if json.Unmarshal(line, &m) != nil {
+		return
+	}
+	if m.Method != "" {
+		p.asked(m.Method, m.ID)
+		return
+	}
+	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	if err != nil {
+		return
+	}
+	rep, err := decode(line, id)
+	if err != nil {
+		return
+	}
+	rep.status = 200
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to := p.waiting[id]; to != nil {
+		delete(p.waiting, id)
+		to <- rep
+	}
+}
+
+// asked answers a request of the server: a ping gets an empty result, others an error, because this
+// client has no capabilities.
+func (p *process) asked(method string, id json.RawMessage) {
+	if method == "notifications/tools/list_changed" {
+		p.s.outdated()
+	}
+	if len(id) == 0 {
+		return
+	}
+	m := message{JSONRPC: "2.0", ID: id, Error: &rpcError{Code: -32601, Message: "this client does not know " + method}}
+	if method == "ping" {
+		m.Error, m.Result = nil, json.RawMessage("{}")
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return
+	}
+	go func() { // the reader must not wait for the program to read
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		_ = p.write(ctx, text) // a program that does not read it has ended, or asks again
+	}()
+}
+
+// end says that no reply will come any more. Only the first reason counts.
+func (p *process) end(code, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.why == "" {
+		p.code, p.why = code, why
+		close(p.over)
+	}
+}
+
+// close ends the process: its stdin ends, and after a while it is killed, with its children.
+func (p *process) close() {
+	p.end(egress.CodeConnection, "was stopped")
+	p.in.Close()
+	select {
+	case <-p.exited:
+	case <-time.After(stopTime):
+	}
+	p.kill()
+	<-p.exited
+}
+
+// kill ends the process and its children at once. It does so only the first time, because later
+// another process may have the number.
+func (p *process) kill() { p.killing.Do(func() { killGroup(p.cmd.Process) }) }
+
+// tail keeps the end of what is written to it, in one line, for messages.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const maxTail = 300
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if cut := len(t.text) - maxTail; cut > 0 {
+		t.text = t.text[cut:]
+	}
+	return len(b), nil
+}
+
+var _ io.Writer = (*tail)(nil)
+var _ fmt.Stringer = (*tail)(nil)
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return httptext.Printable(strings.Join(strings.Fields(strings.ToValidUTF8(string(t.text), "?")), " "))
+}

@@ -1,0 +1,239 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"recourse/internal/egress"
+	"recourse/saga"
+	"recourse/saga/kinds/mcp"
+)
+
+// link is a way to a server that has been greeted.
+type link interface {
+	// request sends a request and returns the reply. name is the tool, for a call of one.
+	request(ctx context.Context, method string, params map[string]any, name string, k *keys) (reply, *failure)
+	// usable reports whether a request can be sent, as far as is known.
+	usable() bool
+	revision() string
+	close()
+}
+
+// server is a configured server.
+type server struct {
+	mcp.Server
+	cfg     *Config
+	address *url.URL // nil: a command
+	sender  *egress.Sender
+
+	greeting chan struct{} // full while somebody greets the server or lists its tools
+
+	mu     sync.Mutex
+	link   link                 // nil: none
+	tools  map[string]saga.Hint // nil: never listed
+	listed time.Time
+	closed bool
+}
+
+func newServer(cfg *Config, s mcp.Server, sender *egress.Sender) *server {
+	out := &server{Server: s, cfg: cfg, sender: sender, greeting: make(chan struct{}, 1)}
+	if s.URL != "" {
+		out.address, _ = url.Parse(s.URL) // it was checked
+	}
+	return out
+}
+
+// hint returns what the server has last said about a tool; "" if there is no such tool, or the
+// server was never asked.
+func (s *server) hint(tool string) saga.Hint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools[tool]
+}
+
+func (s *server) current() (link, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == nil || !s.link.usable() {
+		return nil, false
+	}
+	return s.link, s.cfg.Now().Sub(s.listed) < listFor
+}
+
+// ready returns a link to the server, whose tools are known. A failure means that no call was sent.
+func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
+	if l, fresh := s.current(); fresh {
+		return l, nil
+	}
+	select {
+	case s.greeting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, &failure{code: mcp.CodeNotReady, why: "the server did not answer the greeting in time"}
+	}
+	defer func() { <-s.greeting }()
+	l, fresh := s.current()
+	if fresh {
+		return l, nil
+	}
+	if l != nil {
+		if s.list(ctx, l, k) == nil {
+			return l, nil
+		}
+		s.drop(l)
+	}
+	var f *failure
+	if s.address != nil {
+		l, f = greetHTTP(ctx, s, k)
+	} else {
+		l, f = startProcess(ctx, s, k)
+	}
+	if f != nil {
+		return nil, f
+	}
+	if f := s.list(ctx, l, k); f != nil {
+		l.close()
+		return nil, f
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		l.close()
+		return nil, &failure{code: mcp.CodeNotReady, why: "this node is stopping"}
+	}
+	s.link = l
+	return l, nil
+}
+
+// drop forgets a link. The next call greets the server again.
+func (s *server) drop(l link) {
+	s.mu.Lock()
+	mine := s.link == l
+	if mine {
+		s.link = nil
+	}
+	s.mu.Unlock()
+	if mine {
+		l.close()
+	}
+}
+
+// outdated says that the server's tools have changed.
+func (s *server) outdated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed = time.Time{}
+}
+
+func (s *server) close() {
+	s.mu.Lock()
+	l := s.link
+	s.link, s.closed = nil, true
+	s.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+}
+
+// maxPages limits the pages of a list of tools.
+const maxPages = 100
+
+// list reads the server's tools.
+func (s *server) list(ctx context.Context, l link, k *keys) *failure {
+	tools, cursor := make(map[string]saga.Hint), ""
+	for range maxPages {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		rep, f := l.request(ctx, "tools/list", params, "", k)
+		if f != nil {
+			return f
+		}
+		if rep.err != nil {
+			return &failure{sent: true, why: "tools/list: " + rep.err.String()}
+		}
+		var page struct {
+			Tools []struct {
+				Name        string `json:"name"`
+				Annotations struct {
+					ReadOnly   bool `json:"readOnlyHint"`
+					Idempotent bool `json:"idempotentHint"`
+				} `json:"annotations"`
+			} `json:"tools"`
+			Next string `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(rep.result, &page); err != nil {
+			return &failure{sent: true, why: "tools/list: the result is not one of MCP"}
+		}
+		for _, t := range page.Tools {
+			switch {
+			case t.Annotations.ReadOnly:
+				tools[t.Name] = saga.HintRead
+			case t.Annotations.Idempotent:
+				tools[t.Name] = saga.HintIdempotent
+			default:
+				tools[t.Name] = saga.HintNone
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.tools, s.listed = tools, s.cfg.Now()
+			return nil
+		}
+	}
+	return &failure{sent: true, why: "tools/list: there are more than 100 pages"}
+}
+
+// about is the client's part of a greeting.
+func (s *server) about() map[string]any {
+	return map[string]any{"name": "recourse", "version": s.cfg.Version}
+}
+
+// withMeta adds to the parameters of a request what the stateless revision wants.
+func (s *server) withMeta(params map[string]any) map[string]any {
+	meta := map[string]any{metaRevision: stateless, metaClient: s.about(), metaCapabilities: map[string]any{}}
+	if own, ok := params["_meta"].(map[string]any); ok {
+		for name, value := range own { // any order
+			meta[name] = value
+		}
+	}
+	out := map[string]any{"_meta": meta}
+	for name, value := range params { // any order
+		if name != "_meta" {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// initialize returns the parameters of the greeting of the older revision.
+func (s *server) initialize() map[string]any {
+	return map[string]any{"protocolVersion": legacy, "capabilities": map[string]any{}, "clientInfo": s.about()}
+}
+
+// greeted reads the result of initialize.
+func greeted(rep reply) (revision string, _ *failure) {
+	var r struct {
+		Revision string `json:"protocolVersion"`
+	}
+	switch err := json.Unmarshal(rep.result, &r); {
+	case rep.err != nil:
+		return "", &failure{sent: true, why: "initialize: " + rep.err.String()}
+	case err != nil || !slices.Contains(accepted, r.Revision):
+		return "", &failure{sent: true, why: "initialize: the server speaks no revision of MCP that this client knows: it has " + stateless + " and " + legacy}
+	}
+	return r.Revision, nil
+}
+
+// speaksStateless reports whether the result of server/discover has the stateless revision.
+func speaksStateless(rep reply) bool {
+	var r struct {
+		Revisions []string `json:"supportedVersions"`
+	}
+	return rep.err == nil && json.Unmarshal(rep.result, &r) == nil && slices.Contains(r.Revisions, stateless)
+}
