@@ -42,6 +42,7 @@ var may = map[string][]string{
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "saga/history", "journal", "retry", "idempotency"},
 	"saga/kinds/http/client": {"internal/egress", "internal/httptext", "retry", "saga", "saga/expr", "saga/kinds"},
 	"saga/kinds/ask/client":  {"internal/egress", "internal/httptext", "internal/quota", "saga", "saga/kinds", "saga/kinds/llm/client"},
+	"saga/kinds/mcp/client":  {"internal/egress", "internal/httptext", "internal/quota", "journal", "retry", "saga", "saga/expr", "saga/kinds"},
 	"saga/kinds/llm/client":  {"internal/egress", "internal/httptext", "internal/quota", "retry", "saga", "saga/kinds"},
 	"trigger":                {"catalog", "journal", "saga", "saga/machine"},
 	"catalog":                {"journal", "saga", "saga/dsl"},
@@ -104,6 +105,7 @@ var may = map[string][]string{
 	"internal/test/golden":           {},
 	"internal/test/examples/goagent": {"api/client"},
 	"internal/test/linearizability":  {"journal", "saga", "saga/machine"},
+	"internal/test/mcpserver":        {},
 	"internal/test/mutant":           {},
 	"internal/test/pgha":             {"internal/test/debian", "internal/test/pgserver"},
 	"internal/test/pgserver":         {"internal/test/debian", "internal/test/buffer"},
@@ -146,7 +148,7 @@ var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "
 
 // pure packages have no clock, no randomness and no IO.
 var pure = slices.Concat(sequential, []string{"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/timeline", "api/ui/transcript", "internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",
-	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/run", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
+	"saga/kinds/http", "saga/kinds/llm", "saga/kinds/mcp", "saga/kinds/parallel", "saga/kinds/repeat", "saga/kinds/run", "saga/kinds/set", "saga/kinds/signal", "saga/kinds/sleep", "saga/kinds/switch",
 	"saga/kinds/task", "saga/kinds/use"})
 
 // outside lists the libraries that only some packages may import.

@@ -120,6 +120,9 @@ func TestBad(t *testing.T) {
 			if sinks, ok := directive(src, "sinks"); ok {
 				o.Kinds = kinds.With(kinds.Options{Sinks: strings.Fields(sinks)})
 			}
+			if servers, ok := directive(src, "mcp"); ok {
+				o.Kinds = kinds.With(kinds.Options{MCP: strings.Fields(servers)})
+			}
 			_, o.Strict = directive(src, "strict")
 			got, errs := parseFile(name, src, o)
 			if errs == nil {

@@ -257,7 +257,7 @@ func TestNoKeyTwice(t *testing.T) {
 // implement in addition.
 var shapes = map[string][]reflect.Type{
 	"shape": {reflect.TypeFor[saga.Value](), reflect.TypeFor[saga.Wait](), reflect.TypeFor[saga.Await](), reflect.TypeFor[saga.Announce](), reflect.TypeFor[saga.Block](), reflect.TypeFor[saga.Call]()},
-	"addition": {reflect.TypeFor[saga.Approver](), reflect.TypeFor[saga.Receiver](), reflect.TypeFor[saga.Chooser](), reflect.TypeFor[saga.Remover](), reflect.TypeFor[saga.Reader](),
+	"addition": {reflect.TypeFor[saga.Approver](), reflect.TypeFor[saga.Receiver](), reflect.TypeFor[saga.Chooser](), reflect.TypeFor[saga.Remover](), reflect.TypeFor[saga.Reader](), reflect.TypeFor[saga.Resulting](),
 		reflect.TypeFor[saga.Queued](), reflect.TypeFor[saga.Spawner](), reflect.TypeFor[saga.Priced](), reflect.TypeFor[saga.Modelled](), reflect.TypeFor[saga.Sequel]()},
 }
 

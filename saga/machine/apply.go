@@ -205,6 +205,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is in flight", ErrImpossible, r.Attempt, s.attempts)
 	}
 	s.request = s.request.Hinted(d.Hint)
+	s.reads = s.request.Reads()
 	m.inFlight = m.inFlight.Sub(s.reserved)
 	var cost retry.Money
 	if d.Cost != "" {

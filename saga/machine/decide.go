@@ -608,7 +608,7 @@ func (n *node) effect() (journal.Class, bool) {
 		return journal.InDoubt, true
 	case n.forward.state != done:
 		return "", false
-	case ok && !call.ReadOnly() && !n.forward.request.Reads(), n.own != nil:
+	case ok && !call.ReadOnly() && !n.forward.reads, n.own != nil:
 		return journal.Succeeded, true
 	}
 	return journal.Succeeded, n.step.Compensate != nil

@@ -184,11 +184,11 @@ func (t *outcomeBuilder) refused() (saga.Verdict, bool) {
 	if yes, err := that.Bool(t.env()); err != nil || !yes {
 		return saga.Verdict{}, false
 	}
-	code := t.step.Expect.Error
-	if code == "" {
-		code = codeRefused
+	f := &saga.Failure{Code: codeRefused, Title: "`expect.refused` holds: " + that.Source()}
+	if t.step.Expect.Error != "" {
+		f.Code, f.Title = t.step.Expect.Error, t.step.Expect.Error+": "+f.Title
 	}
-	return saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: code, Title: "`expect.refused` holds: " + that.Source()}}, true
+	return saga.Verdict{Class: journal.Refused, Error: f}, true
 }
 
 // alreadyGone reports whether there was nothing left to undo, for example because an earlier

@@ -137,6 +137,7 @@ type track struct {
 	// check.
 	retryAt time.Time
 	doubt   bool // an attempt is in doubt and not settled
+	reads   bool // it had no effect, as its request says
 	class   journal.Class
 	status  int
 	failure *saga.Failure

@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/config"
 	"recourse/internal/cli/remote"
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
+	mcpclient "recourse/saga/kinds/mcp/client"
 )
 
 // parseURL parses an http or https URL.
@@ -78,6 +80,36 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 		d.warn(check, "is there, but "+address+" is not", "check that the base URL has its version, as in "+llm.OpenAI)
 	default:
 		d.warn(check, fmt.Sprintf("responds to GET %s with HTTP %d", address, resp.StatusCode), "check its status page")
+	}
+}
+
+// tools greets each MCP server and asks for its tools. It starts the programs of servers that have
+// a command.
+func (d *doctor) tools(ctx context.Context) {
+	if d.file.Err != nil || d.calls.Guard == nil || d.secrets == nil {
+		return // already reported
+	}
+	servers, err := config.ReadMCP(d.cmd.Config)
+	if err != nil {
+		d.failed("mcp", err)
+		return
+	}
+	hosts, _, err := config.ReadSecretHosts(d.cmd.Config, d.secrets)
+	if err != nil {
+		return // already reported
+	}
+	client := mcpclient.New(mcpclient.Config{MCP: servers, Egress: d.calls, Secret: d.secrets.Get, SecretHosts: hosts, Known: d.secrets.Known, Environ: d.app.Env, Version: d.app.Version})
+	defer client.Close()
+	for _, s := range servers {
+		check := "mcp " + s.Name
+		ctx, stop := context.WithTimeout(ctx, answerTime)
+		tools, revision, err := client.Probe(ctx, s.Name)
+		stop()
+		if err != nil {
+			d.wrong(check, err.Error(), "check its address or its command, its headers and its secrets")
+			continue
+		}
+		d.ok(check, "has %s, revision %s", cli.Count(tools, "tool"), revision)
 	}
 }
 

@@ -76,19 +76,19 @@ func (b *Body) class(r saga.Request, a saga.Answer) journal.Class {
 // Read implements saga.Reader. A tool that reports an error may have had an effect before, so only
 // the error of a read is definite, unless the author's `expect.refused` says so.
 func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
-	unsure := journal.InDoubt
+	class := journal.InDoubt
 	res, err := resultOf(a.Body)
 	switch {
 	case err != nil:
 		if b.noEffect(r, a) {
-			unsure = journal.Transient
+			class = journal.Transient
 		}
-		return saga.Verdict{Class: unsure, Error: &saga.Failure{Code: "body_invalid", Title: fmt.Sprintf("the answer of %s is no result of a tool", target(r)), Detail: err.Error()}}
+		return saga.Verdict{Class: class, Error: &saga.Failure{Code: "body_invalid", Title: fmt.Sprintf("the answer of %s is no result of a tool", target(r)), Detail: err.Error()}}
 	case res.IsError:
 		if b.noEffect(r, a) {
-			unsure = journal.Refused
+			class = journal.Refused
 		}
-		return saga.Verdict{Class: unsure, Error: &saga.Failure{Code: CodeToolError, Title: target(r) + " reports an error", Detail: httptext.Clip(res.text(), maxSaid)}}
+		return saga.Verdict{Class: class, Error: &saga.Failure{Code: CodeToolError, Title: target(r) + " reports an error", Detail: httptext.Clip(res.text(), maxSaid)}}
 	case len(res.Structured) > 0 && string(res.Structured) != "null":
 		return saga.Verdict{Class: journal.Succeeded, Output: res.Structured}
 	}

@@ -87,6 +87,10 @@ func decode(d *dsl.Decoder, servers []string) saga.Body {
 		}
 	}
 	if n := own.Get("arguments"); n != nil && !n.IsNull() {
+		if n.Form == dsl.List || n.Form == dsl.Scalar && !n.IsText() {
+			d.Expect(n, "a map of arguments, by the names in the tool's schema")
+			return b
+		}
 		b.arguments = d.Typed(n, dsl.InRequest, expr.KindObject, "arguments are a map, by the names in the tool's schema")
 	}
 	return b

@@ -40,7 +40,7 @@ type process struct {
 
 	writing chan struct{} // full while a message is written
 	exited  chan struct{} // closed when the process has ended
-	over    chan struct{} // closed when no reply will come any more
+	over    chan struct{} // closed when no further reply will come
 
 	killing sync.Once
 	mu      sync.Mutex
@@ -214,7 +214,7 @@ func (p *process) ended(sent bool) *failure {
 	return f
 }
 
-// write writes one line. After an incomplete one the program cannot be used any more.
+// write writes one line. After an incomplete one the program can no longer be used.
 func (p *process) write(ctx context.Context, text []byte) *failure {
 	select {
 	case p.writing <- struct{}{}:
@@ -232,7 +232,7 @@ func (p *process) write(ctx context.Context, text []byte) *failure {
 	if err == nil {
 		return nil
 	}
-	p.end(egress.CodeConnection, "does not read its stdin any more")
+	p.end(egress.CodeConnection, "no longer reads its stdin")
 	p.kill()
 	return p.ended(n > 0)
 }
@@ -327,7 +327,7 @@ func (p *process) asked(method string, id json.RawMessage) {
 	}()
 }
 
-// end says that no reply will come any more. Only the first reason counts.
+// end says that no further reply will come. Only the first reason counts.
 func (p *process) end(code, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
