@@ -123,7 +123,7 @@ func TestToolsUndo(t *testing.T) {
 				def := file(t, "trip.yaml", fmt.Sprintf(tripSteps, "book", "in_doubt: ask", tt.doubt, "fail: no"))
 				r := run(t, secret, "run", def, "--config", cfg)
 				effects, calls := mcpserver.Ledger(ledger, "cancel")
-				blocked := strings.Contains(r.errOut, "Undoing step it")
+				blocked := strings.Contains(r.errOut, "unknown whether undoing step it has happened")
 				if asks := strings.HasSuffix(tt.name, "no promise"); r.code != tt.code || len(effects) != 1 || len(calls) != tt.calls || blocked != asks {
 					t.Errorf("exit %d, %d effects of %d calls\n%s%s", r.code, len(effects), len(calls), r.out, r.errOut)
 				}

@@ -49,7 +49,7 @@ const (
 )
 
 // pathText matches a path into an answer: its root, and its fields.
-var pathText = regexp.MustCompile(`(steps\.[a-z]\w*\.output|\boutput|result\.body|\bITEM)((?:\??\.[A-Za-z_]\w*|\[[^\]]*\])*)`)
+var pathText = regexp.MustCompile(`(steps\.[a-z]\w*\.output|\boutput|result\.(?:body|structured)|\bITEM)((?:\??\.[A-Za-z_]\w*|\[[^\]]*\])*)`)
 
 var (
 	loopName  = regexp.MustCompile(`\bas:\s*["']?([a-z]\w*)`)
@@ -86,7 +86,7 @@ func (a *answers) use(text string, at []int) {
 	root, path := text[at[2]:at[3]], text[at[4]:at[5]]
 	before, after := text[max(0, at[0]-40):at[0]], text[at[1]:min(len(text), at[1]+60)]
 	f := a.root
-	if !strings.HasSuffix(root, "output") && root != "result.body" {
+	if !strings.HasSuffix(root, "output") && root != "result.body" && root != "result.structured" {
 		f = a.item
 	}
 	indexed := false

@@ -402,7 +402,11 @@ func (r *run) perform(send machine.Send) {
 	}
 	reached := func() saga.Answer { return r.reach(&send) }
 	if base, query := saga.SplitQuery(send.Path); query {
-		r.later(latency, func() { answer(r.status(base)) })
+		r.later(latency, func() {
+			a := r.status(base)
+			a.Body = inForm(send.Request, a.Body)
+			answer(a)
+		})
 		return
 	}
 	r.sent(place{send.Path, send.Way})
@@ -464,7 +468,7 @@ func (r *run) reach(send *machine.Send) saga.Answer {
 	step := r.p.def.Step(send.Path)
 	of := body(step, send.Way)
 	if send.Way == journal.Undo {
-		return r.ledger.revert(of, send, saga.Answer{Sent: true, Status: 200, Body: r.p.answers.body("", nil, "undo", 0)})
+		return r.ledger.revert(of, send, saga.Answer{Sent: true, Status: 200, Body: inForm(send.Request, r.p.answers.body("", nil, "undo", 0))})
 	}
 	return r.ledger.arrive(of, send, r.now, func(id string) saga.Answer {
 		r.turns[step.ID]++
@@ -476,10 +480,18 @@ func (r *run) reach(send *machine.Send) saga.Answer {
 		if _, model := of.Body.(saga.Modelled); model {
 			a.Body = r.p.answers.completion(send.Path, send.Request.Body, turn)
 		} else {
-			a.Body = r.p.answers.body(send.Path, of.Expect.Schema, id, turn)
+			a.Body = inForm(send.Request, r.p.answers.body(send.Path, of.Expect.Schema, id, turn))
 		}
 		return a
 	})
+}
+
+// inForm returns a made-up answer in the form that answers to the request have.
+func inForm(q saga.Request, body json.RawMessage) json.RawMessage {
+	if q.Tool == nil {
+		return body
+	}
+	return saga.Encode(map[string]any{"content": []any{}, "structured": body, "is_error": false})
 }
 
 // status answers the status check of a step.

@@ -217,6 +217,9 @@ steps:
   - id: words
     llm: {model: m, prompt: "Hi", schema: {tone: string, nice: boolean}}
     expect: {that: result.body.choices != null}
+  - id: tool
+    mcp: {server: shop, tool: book, arguments: {tone: "${steps.words.output.json.tone}"}}
+    compensate: {mcp: {server: shop, tool: cancel, arguments: {id: "${output?.id ?? key}"}}}
   - id: child
     run: other
     input: {tone: "${steps.words.output.json.tone}"}
@@ -239,7 +242,7 @@ steps:
 `
 	src = strings.Replace(src, "  - id: each\n", "  - id: list\n    http: GET https://a.example/list\n  - id: each\n", 1)
 	m := matrix(t, src, crashmatrix.Options{})
-	if m.Rows[0].End != saga.Succeeded || m.Rows[0].Effects != 5 { // pack, child, 3 things
+	if m.Rows[0].End != saga.Succeeded || m.Rows[0].Effects != 6 { // pack, tool, child, 3 things
 		t.Errorf("without a fault: %+v", m.Rows[0])
 	}
 	for _, n := range m.Notes {
@@ -250,7 +253,7 @@ steps:
 			t.Errorf("%s: %s", line(r), r.Why)
 		}
 	}
-	for _, want := range []string{"pack do answer lost: ok", "pack do 400: ok", "pack undo crash after send: ok", "words do 500: ok", "child do crash before send: ok", "child undo none: ok", "agree do rejected: ok", "list do timeout: ok", "each[0].one do 500 with effect: ok", "each[0].one undo 400: asks"} {
+	for _, want := range []string{"pack do answer lost: ok", "pack do 400: ok", "pack undo crash after send: ok", "words do 500: ok", "tool do answer lost: asks", "tool do 400: ok", "tool undo answer lost: asks", "tool undo none: ok", "child do crash before send: ok", "child undo none: ok", "agree do rejected: ok", "list do timeout: ok", "each[0].one do 500 with effect: ok", "each[0].one undo 400: asks"} {
 		if !find(m, want) {
 			t.Errorf("no row %s", want)
 		}

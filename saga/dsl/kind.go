@@ -61,8 +61,8 @@ type Undoes interface{ Undo() *saga.Compensation }
 // headers, body}.
 type Resulting interface {
 	saga.Resulting
-	// ResultType returns the type of `result`. schema is the type that `expect.schema` declares; nil
-	// if there is none.
+	// ResultType returns the type of `result`. schema is the type that `expect.schema` declares;
+	// nil if there is none.
 	ResultType(schema *expr.Type) *expr.Type
 }
 

@@ -64,6 +64,9 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		e.Actions = []string{"retry", "compensated", "skip"}
 		if s.state != awaitingCredentials {
 			e.Title = "Undoing step " + n.path + " was refused"
+			if c := n.step.Compensate; c != nil && s.doubt && (c.InDoubt.Policy == saga.Ask || !c.InDoubt.Resends(s.request)) {
+				e.Title = "It is unknown whether undoing step " + n.path + " has happened"
+			}
 			e.Detail = "Fix the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
 		}
 		if n.byHand() {

@@ -31,8 +31,8 @@ import (
 // A line of the script is `<path> <do|undo|query>: <answer>`, used up by the next request of that
 // path, or `order: {…}`, given when the saga waits for nobody else; in it $shown is the hash that
 // the first approval in the inbox shows. An answer is a status and a body, or a transport code such
-// as `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After. Without a line the
-// answer is 200 {}.
+// as `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After, or `hint=read_only`
+// for what an MCP server says. Without a line the answer is 200 {}.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -409,6 +409,11 @@ func parseAnswer(t *testing.T, text string) saga.Answer {
 	t.Helper()
 	a := saga.Answer{Sent: true}
 	word, body, _ := strings.Cut(text, " ")
+	if rest, ok := strings.CutPrefix(body, "hint="); ok {
+		var hint string
+		hint, body, _ = strings.Cut(rest, " ")
+		a.Hint = saga.Hint(hint)
+	}
 	if rest, ok := strings.CutPrefix(body, "after="); ok {
 		var wait string
 		wait, body, _ = strings.Cut(rest, " ")

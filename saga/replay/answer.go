@@ -2,9 +2,11 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -20,6 +22,9 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 	}
 	r.use(rec)
 	a, ok := answerOf(rec, s, &d)
+	if was := r.rec.intents[attempt{s.Path, s.Way, s.Attempt}]; s.Request.Tool != nil && was != nil {
+		a = r.toolAnswer(a, was, &d)
+	}
 	if _, check := saga.SplitQuery(s.Path); check || !ok {
 		return r.append(machine.Draft{Kind: journal.Outcome, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Generation: s.Generation, Class: rec.Class, Data: d})
 	}
@@ -82,6 +87,30 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 		a.Report = &saga.Report{Cost: d.Cost}
 	}
 	return a, true
+}
+
+// toolAnswer completes the recorded answer of a tool: with what its server said about it, and, for
+// an output that is the default one, with the form of such an answer.
+func (r *run) toolAnswer(a saga.Answer, intent *journal.Record, d *saga.OutcomeData) saga.Answer {
+	if q, err := requestOf(intent); err == nil && q.Tool != nil {
+		a.Hint = cmp.Or(d.Hint, q.Tool.Hint)
+	}
+	switch {
+	case d.Error != nil && strings.HasPrefix(d.Error.Code, "mcp_"):
+		a.Code = d.Error.Code
+	case d.Result == nil && d.Error == nil:
+		a.Body = saga.Encode(map[string]any{"content": text(d.Output), "structured": d.Output, "is_error": false})
+	}
+	return a
+}
+
+// text returns an output that is a text as the content of a tool's answer.
+func text(output json.RawMessage) []any {
+	var words string
+	if json.Unmarshal(output, &words) != nil {
+		return []any{}
+	}
+	return []any{map[string]any{"type": "text", "text": words}}
 }
 
 // reported returns the answer that a worker or a child saga has given.

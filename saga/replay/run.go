@@ -302,6 +302,11 @@ func comparable(q saga.Request) map[string]any {
 		child.Saga = ""
 		q.Child = &child
 	}
+	if q.Tool != nil { // what the server says about a tool is not known here
+		tool := *q.Tool
+		tool.Hint = ""
+		q.Tool = &tool
+	}
 	v, _ := expr.Decode(saga.Encode(q)) // Encode writes valid JSON
 	m, _ := v.(map[string]any)
 	return m

@@ -213,7 +213,8 @@ func result(id json.RawMessage, structured string, isError bool) []byte {
 	return encode(map[string]any{"jsonrpc": "2.0", "id": id, "result": r})
 }
 
-// ServeHTTP implements http.Handler. The older revision has a session, which each request must name.
+// ServeHTTP implements http.Handler. The older revision has a session, which each request must
+// name.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Method != http.MethodPost {

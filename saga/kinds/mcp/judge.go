@@ -19,23 +19,25 @@ type Result struct {
 	IsError    bool            `json:"is_error"`
 }
 
-// Codes of answers, in addition to those of package egress and of http steps.
+// Codes of answers, in addition to those of package egress and of http steps. With the first four,
+// the call was not sent.
 const (
-	CodeToolMissing  = "mcp_tool_missing"   // the server has no such tool; nothing was sent
-	CodeToolWrites   = "mcp_tool_writes"    // a status check must not call it; nothing was sent
-	CodeUnauthorized = "mcp_unauthorized"   // the server rejects the credentials before the call; nothing was sent
-	CodeNotReady     = "mcp_not_ready"      // the server could not be reached or started, or does not speak the protocol; nothing was sent
+	CodeToolMissing  = "mcp_tool_missing" // the server has no such tool
+	CodeToolWrites   = "mcp_tool_writes"  // a status check must not call it
+	CodeUnauthorized = "mcp_unauthorized" // the server rejects the credentials
+	CodeNotReady     = "mcp_not_ready"    // the server is away, or does not speak the protocol
+
 	CodeRefused      = "mcp_refused"        // the server has not called the tool
 	CodeError        = "mcp_error"          // the server has failed; the tool may have been called
-	CodeSessionEnded = "mcp_session_ended"  // the server does not know the session of the call, so it did nothing
+	CodeSessionEnded = "mcp_session_ended"  // the server does not know the session, and did nothing
 	CodeInput        = "mcp_input_required" // the tool asks a person something
 	CodeToolError    = "tool_error"         // the tool says that it has failed
 )
 
 // Refusal reports whether a JSON-RPC error says that the tool was not called: the message could not
-// be parsed (-32700) or is invalid (-32600), the method or the tool does not exist (-32601, -32602),
-// headers and message differ (-32020), or the client lacks a capability (-32021) or a revision
-// (-32022). Servers use the other codes for failures of the tool, too.
+// be parsed (-32700) or is invalid (-32600), the method or the tool does not exist (-32601,
+// -32602), headers and message differ (-32020), or the client lacks a capability (-32021) or a
+// revision (-32022). Servers use the other codes for failures of the tool, too.
 func Refusal(code int64) bool {
 	switch code {
 	case -32700, -32600, -32601, -32602, -32020, -32021, -32022:

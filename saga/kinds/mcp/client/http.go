@@ -28,7 +28,8 @@ type httpLink struct {
 	ids     *atomic.Int64
 }
 
-// greetHTTP finds out which revision the server speaks, and begins a session if it is the older one.
+// greetHTTP finds out which revision the server speaks, and begins a session if it is the older
+// one.
 func greetHTTP(ctx context.Context, s *server, k *keys) (link, *failure) {
 	l := &httpLink{s: s, speaks: stateless, ids: new(atomic.Int64)}
 	rep, f := l.request(ctx, "server/discover", map[string]any{}, "", k)
@@ -72,7 +73,8 @@ func (l *httpLink) exchange(ctx context.Context, method string, params map[strin
 	if resp == nil {
 		return reply{}, nil, f
 	}
-	// A server that does not know the session has done nothing: the protocol wants 404, some say 400.
+	// A server that does not know the session has done nothing: the protocol wants 404, some say
+	// 400.
 	lost := l.session != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && (f != nil || rep.err != nil && !mcp.Refusal(rep.err.Code)))
 	if lost {
 		l.ended.Store(true)
