@@ -96,6 +96,9 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 	if err != nil || l == nil {
 		return err
 	}
+	if _, undoes := cmd.Do.(saga.Compensate); undoes && l.ended() {
+		return s.undoEnded(c, l, cmd)
+	}
 	done, err := l.execute(c, cmd)
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ func (s *server) retry(c echo.Context) error {
 // retryEnded starts a new saga of the same definition with the same input.
 func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	switch {
+	case !l.m.UndoOf().IsNil():
+		return fail("not_available", "a saga that undoes another one is not retried: undo by hand what its `residual` names").of(l.id)
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
 	case l.def.Session != nil:

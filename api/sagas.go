@@ -75,6 +75,9 @@ func (s *server) deleteSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.mayDelete(c.Request().Context(), id); err != nil {
+		return err
+	}
 	if err := s.cfg.Store.Delete(c.Request().Context(), id); err != nil {
 		return sagaError(id, err)
 	}
@@ -101,6 +104,9 @@ func headView(h journal.Head) (machine.View, error) {
 	}
 	if !h.RetryOf.IsNil() {
 		v.RetryOf = h.RetryOf.String()
+	}
+	if of := h.UndoOf(); !of.IsNil() {
+		v.UndoOf = of.String()
 	}
 	if v.Status == saga.Waiting && !h.WakeAt.IsZero() {
 		v.WakeAt = &saga.Time{Time: h.WakeAt}

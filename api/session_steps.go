@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/dsl"
 	"recourse/saga/machine"
 )
 
@@ -82,14 +84,14 @@ func (s *server) beginStep(c echo.Context) error {
 	return reply(c, http.StatusOK, begunView{decideReplay, v})
 }
 
-// undo reads the field compensate: {use, with}; nil: it is absent.
+// undo reads the field compensate: {use, with, undo_within}; nil: it is absent.
 func (o *object) undo() *saga.OwnUndo {
 	raw := o.raw("compensate")
 	if raw == nil || string(raw) == "null" {
 		return nil
 	}
 	in := &object{}
-	if err := in.parse(raw, "/compensate", []string{"use", "with"}); err != nil {
+	if err := in.parse(raw, "/compensate", []string{"use", "with", "undo_within"}); err != nil {
 		o.wrong = append(o.wrong, asProblem(err).Errors...)
 		return nil
 	}
@@ -99,6 +101,16 @@ func (o *object) undo() *saga.OwnUndo {
 	}
 	if len(u.With) > maxCallInput {
 		in.bad("/with", "too_long", "an input has at most %d bytes: store it elsewhere, and send a reference", maxCallInput)
+	}
+	if text := in.str("undo_within"); text != "" {
+		within, err := dsl.ParseDuration(text)
+		switch {
+		case err != nil:
+			in.bad("/undo_within", "bad_duration", "undo_within is how long after the step a committed session may be undone: %v", err)
+		case within < time.Millisecond:
+			in.bad("/undo_within", "bad_duration", "undo_within is at least 1ms: leave it out if the step is not to be undone once the session is committed")
+		}
+		u.UndoWithin = within.Milliseconds()
 	}
 	o.adopt(in, "/compensate")
 	return u

@@ -160,6 +160,11 @@ func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, r
 	if err != nil {
 		return machine.Begun{}, false, err
 	}
+	return s.launch(ctx, b, start, data)
+}
+
+// launch starts a saga whose start is valid, or finds the one that was started with the same key.
+func (s *server) launch(ctx context.Context, b beginning, start journal.Start, data saga.StartedData) (begun machine.Begun, replayed bool, err error) {
 	begun, err = s.cfg.Engine.Start(ctx, b.def, start, data, b.wait > 0)
 	if begun, replayed, err = s.begun(ctx, b, start.Unique, begun, err); err != nil || replayed {
 		return begun, replayed, err

@@ -5,23 +5,28 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // expireBatch is how many sagas at most are deleted in one transaction.
 const expireBatch = 500
 
 // deleteAt returns when a saga that ended at `ended` may be deleted; zero: never, or it has not
-// ended.
-func (c *LaneConfig) deleteAt(def *saga.Definition, ended time.Time) time.Time {
-	keep := def.Retention
+// ended. A saga that can be undone later is kept until then, and so is the saga that undoes it,
+// because it is what prevents a second undo.
+func (c *LaneConfig) deleteAt(m *machine.Machine, ended time.Time) time.Time {
+	keep := m.Definition().Retention
 	if keep == 0 {
 		keep = c.Retention
 	}
 	if ended.IsZero() || keep <= 0 {
 		return time.Time{}
 	}
-	return ended.Add(keep)
+	at := ended.Add(keep)
+	if until := m.UndoUntil(); until.After(at) {
+		return until
+	}
+	return at
 }
 
 // expire deletes the sagas whose retention has ended, about every Config.Expire, unless they are

@@ -536,7 +536,7 @@ func (l *Lane) park(r *run) {
 		}
 	}
 	row := r.m.Row()
-	row.DeleteAt = l.cfg.deleteAt(r.m.Definition(), row.EndedAt)
+	row.DeleteAt = l.cfg.deleteAt(r.m, row.EndedAt)
 	if r.next.Release && !status.Terminal() {
 		row.WakeAt = wake
 	}

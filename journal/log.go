@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -313,6 +314,19 @@ type Start struct {
 	RetryOf    uuid.UUID
 	ForkedFrom uuid.UUID
 	CreatedAt  time.Time
+}
+
+// UndoKeyPrefix begins the Key of a saga that undoes another one; that one's id follows. So no saga
+// is undone twice. No caller's name, as keys begin with it, has a slash.
+const UndoKeyPrefix = "/undo:"
+
+// UndoOf returns the saga that this one undoes; Nil: none.
+func (s Start) UndoOf() uuid.UUID {
+	text, ok := strings.CutPrefix(s.Key, UndoKeyPrefix)
+	if !ok {
+		return uuid.Nil
+	}
+	return uuid.FromStringOrNil(text)
 }
 
 // Row is the derived state of a saga, which lists and claims read. It is written when the status

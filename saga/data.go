@@ -68,8 +68,12 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
-	Session    *SessionData               `json:"session,omitempty"` // of a session
-	Action     string                     `json:"action,omitempty"`  // refund@3, of a saga that only runs this action
+	// UndoOf is the saga that this one undoes, after it has succeeded. Origin is that saga's whole
+	// journal, so that nothing else is needed to undo it.
+	UndoOf  string           `json:"undo_of,omitempty"`
+	Origin  []journal.Record `json:"origin,omitempty"`
+	Session *SessionData     `json:"session,omitempty"` // of a session
+	Action  string           `json:"action,omitempty"`  // refund@3, of a saga that only runs this action
 	// Traceparent is the span from which the saga was started (see ParseTraceparent); "": the saga
 	// has a trace of its own.
 	Traceparent string `json:"traceparent,omitempty"`

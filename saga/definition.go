@@ -239,6 +239,9 @@ type Compensation struct {
 	On          []journal.Class // Succeeded, InDoubt or both
 	Order       Order
 	NeedsOutput bool // its templates read `output`: a step in doubt must be settled before it is undone
+	// UndoWithin is how long after the step's end a saga that has succeeded may still be undone. 0:
+	// it is not undone once the saga has succeeded.
+	UndoWithin time.Duration
 }
 
 // Applies reports whether the compensation is declared for steps that ended with the class.

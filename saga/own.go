@@ -2,6 +2,7 @@ package saga
 
 import (
 	"encoding/json"
+	"time"
 
 	"recourse/journal"
 )
@@ -56,6 +57,8 @@ func (d *OwnData) Complete() {
 type OwnUndo struct {
 	Use  string          `json:"use"` // with its version: refund@3
 	With json.RawMessage `json:"with,omitempty"`
+	// UndoWithin is Compensation.UndoWithin, in milliseconds.
+	UndoWithin int64 `json:"undo_within_ms,omitempty"`
 }
 
 // Failure returns why the attempt has not succeeded; nil if it has.
@@ -103,7 +106,7 @@ func (s *Session) OwnStep(path string, d *OwnData, undo *OwnUndo) *Step {
 	default:
 		if a := s.undoing(undo.Use); a != nil {
 			c := *a.Undo
-			c.ID = path
+			c.ID, c.UndoWithin = path, time.Duration(undo.UndoWithin)*time.Millisecond
 			step.Compensate = &c
 		}
 	}

@@ -29,23 +29,28 @@ type Entry struct {
 	Parent     uuid.UUID         `json:"parent,omitzero"`
 	RetryOf    uuid.UUID         `json:"retry_of,omitzero"`
 	ForkedFrom uuid.UUID         `json:"forked_from,omitzero"`
+	UndoOf     uuid.UUID         `json:"undo_of,omitzero"`
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at"`
 	EndedAt    time.Time         `json:"ended_at"`
 }
 
-// Head returns the saga's row, without the fields that an ended saga does not need: its keys, and
-// what belongs to leases.
+// Head returns the saga's row, without the fields that an ended saga does not need: a client's key,
+// and what belongs to leases.
 func (e *Entry) Head() journal.Head {
+	key := ""
+	if !e.UndoOf.IsNil() {
+		key = journal.UndoKeyPrefix + e.UndoOf.String()
+	}
 	return journal.Head{ID: e.Saga,
-		Start: journal.Start{Definition: e.Definition, Version: e.Version, SHA256: e.SHA256, Parent: e.Parent, RetryOf: e.RetryOf, ForkedFrom: e.ForkedFrom, CreatedAt: e.CreatedAt},
+		Start: journal.Start{Key: key, Definition: e.Definition, Version: e.Version, SHA256: e.SHA256, Parent: e.Parent, RetryOf: e.RetryOf, ForkedFrom: e.ForkedFrom, CreatedAt: e.CreatedAt},
 		Row:   journal.Row{Status: e.Status, Reason: e.Reason, Labels: e.Labels, Summary: e.Summary, Seq: e.Records, UpdatedAt: e.UpdatedAt, EndedAt: e.EndedAt}}
 }
 
 func entryOf(h *journal.Head, last []byte, object string, at time.Time, blobs int) Entry {
 	return Entry{Saga: h.ID, Object: object, ArchivedAt: at, Records: h.Seq, Hash: hex.EncodeToString(last), Blobs: blobs,
 		Definition: h.Definition, Version: h.Version, SHA256: h.SHA256, Status: h.Status, Reason: h.Reason, Labels: h.Labels, Summary: h.Summary,
-		Parent: h.Parent, RetryOf: h.RetryOf, ForkedFrom: h.ForkedFrom, CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt, EndedAt: h.EndedAt}
+		Parent: h.Parent, RetryOf: h.RetryOf, ForkedFrom: h.ForkedFrom, UndoOf: h.UndoOf(), CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt, EndedAt: h.EndedAt}
 }
 
 // packEntries makes an index object.

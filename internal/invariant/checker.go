@@ -39,7 +39,10 @@ type Checker struct {
 	sagas, records, undefined, rows, later, live int
 	started                                      map[uuid.UUID]bool // the sagas of starts that were added
 	sends                                        []intended
-	born                                         map[uuid.UUID]bool // child sagas
+	born                                         map[uuid.UUID]bool      // child sagas
+	undos                                        map[uuid.UUID][]*undoOf // by the saga that is undone
+	ends                                         map[uuid.UUID][]byte    // the hashes of the last records of sagas that can be undone later
+	undoneLater                                  []uuid.UUID
 	unborn                                       []unborn
 	found                                        []Violation
 	foreign                                      int
@@ -47,7 +50,7 @@ type Checker struct {
 
 // New returns a Checker without sagas.
 func New(cfg Config) *Checker {
-	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), starts: make(map[uuid.UUID][]Start)}
+	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), undos: make(map[uuid.UUID][]*undoOf), ends: make(map[uuid.UUID][]byte), starts: make(map[uuid.UUID][]Start)}
 	if cfg.Ledger != nil {
 		c.ledger = newLedger(cfg.Ledger)
 	}
@@ -75,6 +78,10 @@ type Verdict struct {
 	sends      []intended
 	child      bool // another saga started it
 	unborn     []unborn
+	undoes     *undoOf // nil: it undoes no other saga
+	end        []byte  // the hash of its last record, if it can be undone later
+	// undoneLater says that effects of the saga were undone after its end.
+	undoneLater bool
 }
 
 // Check checks one saga by itself. It changes nothing, so a saga that continued while it was read
@@ -96,6 +103,15 @@ func (c *Checker) Add(v Verdict) {
 	c.found = append(c.found, v.Violations...)
 	c.sends = append(c.sends, v.sends...)
 	c.unborn = append(c.unborn, v.unborn...)
+	if v.undoes != nil {
+		c.undos[v.undoes.original] = append(c.undos[v.undoes.original], v.undoes)
+	}
+	if v.end != nil {
+		c.ends[v.saga] = v.end
+	}
+	if v.undoneLater {
+		c.undoneLater = append(c.undoneLater, v.saga)
+	}
 	if v.child {
 		c.born[v.saga] = true
 	}
@@ -121,6 +137,7 @@ func (c *Checker) Add(v Verdict) {
 func (c *Checker) End() []Violation {
 	c.eachStart()
 	c.eachUnborn()
+	c.eachUndo()
 	if c.ledger != nil {
 		c.eachSend()
 		c.effects()
@@ -155,6 +172,9 @@ func (c *sagaCheck) all(s Saga) {
 		return
 	}
 	c.v.live = t.finished == nil
+	if t.machine != nil && t.origin == nil && !t.machine.UndoUntil().IsZero() {
+		c.v.end = t.Records[len(t.Records)-1].Hash
+	}
 	c.chain(t)
 	c.unread(t)
 	c.begun(t)
@@ -177,6 +197,7 @@ func (c *sagaCheck) all(s Saga) {
 	}
 	c.lives(t)
 	c.session(t)
+	c.undoes(t)
 	c.remains(t)
 	c.ownLeft(t)
 	if c.ledger != nil {
@@ -204,5 +225,6 @@ func (c *sagaCheck) compare(t *sagaState) {
 	c.compensated(t)
 	c.residual(t)
 	c.doubted(t)
+	c.undone(t)
 	c.identities(t)
 }

@@ -31,7 +31,7 @@ func (c *sagaCheck) succeeded(t *sagaState) {
 		case made > 1 && !c.ledger.keyless(keys):
 			c.say(7, seq, "step %s took effect %d times", n.path, made)
 		}
-		if c.ledger.taken(keys) > 0 && !n.settled { // a session may have undone the call
+		if c.ledger.taken(keys) > 0 && !n.settled && !c.undoneLater(t, n) { // a session may have undone the call
 			c.say(7, seq, "step %s succeeded, but its effect was undone", n.path)
 		}
 	}

@@ -90,7 +90,7 @@ func (c *sagaCheck) keysOfWay(t *sagaState, n *stepState, list []sent) {
 			continue
 		}
 		if fresh {
-			want = idempotency.Key(t.ID, r.Path, r.Way, r.Generation)
+			want = idempotency.Key(t.effectsOf(), r.Path, r.Way, r.Generation)
 		}
 		if r.Key != want {
 			c.say(5, r.Seq, "attempt %d of %s %s has key %s, not %s", r.Attempt, r.Way, r.Path, r.Key, want)
@@ -148,7 +148,7 @@ func turnedDown(data any) bool {
 func (c *sagaCheck) backwards(t *sagaState) {
 	var last *stepState
 	for _, path := range t.plan.Plan {
-		n := t.steps[path]
+		n := t.effect(path)
 		if n == nil || n.step == nil || n.step.Compensate == nil {
 			c.say(9, t.Records[t.planAt].Seq, "the plan has %s, which has no compensation", path)
 			continue

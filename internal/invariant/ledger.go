@@ -35,7 +35,8 @@ func OfWorld(entries world.Ledger) *Ledger {
 type ledger struct {
 	*Ledger
 	keyed  map[string]*underKey
-	undone map[string]bool // ids of effects
+	undone map[string]bool     // ids of effects
+	by     map[string][]string // the keys of the requests that have undone an effect, by its id
 }
 
 // underKey has the entries of one key.
@@ -46,7 +47,7 @@ type underKey struct {
 var nothing = &underKey{}
 
 func newLedger(from *Ledger) *ledger {
-	l := &ledger{Ledger: from, keyed: make(map[string]*underKey), undone: make(map[string]bool)}
+	l := &ledger{Ledger: from, keyed: make(map[string]*underKey), undone: make(map[string]bool), by: make(map[string][]string)}
 	for i := range from.Entries {
 		e := &from.Entries[i]
 		k := l.keyed[e.Key]
@@ -62,6 +63,7 @@ func newLedger(from *Ledger) *ledger {
 		case world.Undo:
 			k.undos = append(k.undos, e)
 			l.undone[e.Undoes] = true
+			l.by[e.Undoes] = append(l.by[e.Undoes], e.Key)
 		}
 	}
 	return l

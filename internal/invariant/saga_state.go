@@ -23,7 +23,8 @@ type sagaState struct {
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
 	finished *saga.FinishedData
-	brokenAt error // the error of Replay
+	brokenAt error      // the error of Replay
+	origin   *sagaState // the saga that this one undoes; nil: none
 	machine  *machine.Machine
 }
 
@@ -43,6 +44,11 @@ func read(s Saga) (*sagaState, int64, error) {
 			return nil, r.Seq, fmt.Errorf("record %d (%s %s): its data cannot be read: %w", r.Seq, r.Kind, r.Path, err)
 		}
 		t.data[i] = d
+		if i == 0 {
+			if err := t.readOrigin(); err != nil {
+				return nil, r.Seq, fmt.Errorf("the journal that it undoes: %w", err)
+			}
+		}
 		t.apply(i, r)
 	}
 	if s.Definition != nil && t.machine == nil {
@@ -152,4 +158,7 @@ func (t *sagaState) apply(i int, r journal.Record) {
 		t.order = append(t.order, n)
 	}
 	n.apply(r, t.data[i])
+	if r.Way != journal.Undo && r.Kind != journal.Intent {
+		n.ended = r.At
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"recourse/examples/world"
 	"recourse/idempotency"
 	"recourse/journal"
+	"recourse/saga"
 )
 
 // intended is an intent whose request eachSend looks for in the ledger.
@@ -155,6 +156,9 @@ func (c *sagaCheck) unintendedWay(t *sagaState, path string, way journal.Way) {
 	known := keysOf(list)
 	for g := range next + 1 {
 		key := idempotency.Key(t.ID, path, way, g)
+		if n := t.steps[path]; n != nil && way == journal.Undo && t.ended() == saga.Succeeded && undoKeyOf(t.ID, n, key) {
+			continue // the saga that undoes this one has the intent
+		}
 		if slices.Contains(known, key) {
 			continue
 		}

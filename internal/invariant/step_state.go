@@ -3,6 +3,7 @@ package invariant
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"recourse/idempotency"
 	"recourse/journal"
@@ -17,6 +18,7 @@ type stepState struct {
 	do      []sent // intents of the step itself
 	undo    []sent
 	state   journal.Class // of the forward track, at the end; "" if it never ended
+	ended   time.Time     // of the last forward record that is no intent
 	settled bool          // undone, skipped or abandoned: the compensation has ended
 	lifted  bool          // by a person or by `when`: no compensation was needed
 }

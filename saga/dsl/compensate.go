@@ -1,14 +1,16 @@
 package dsl
 
 import (
+	"time"
+
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
 )
 
-var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost", "in_doubt"}
+var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost", "in_doubt", "undo_within"}
 
-// compensate reads none, or a step body with when, on, order and retry.
+// compensate reads none, or a step body with when, on, order, retry and undo_within.
 func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	step.Compensate, step.NoCompensation = nil, false // set by the action
 	if n.Form != Map {
@@ -41,6 +43,9 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("order"); v != nil {
 		word, _ := p.oneOf(v, "first", "reverse", "last")
 		c.Order = map[string]saga.Order{"first": saga.First, "last": saga.Last}[word]
+	}
+	if v := n.Get("undo_within"); v != nil {
+		c.UndoWithin, _ = p.duration(v, time.Millisecond)
 	}
 	c.NeedsOutput = undo.uses.output
 	step.Compensate = c

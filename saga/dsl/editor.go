@@ -110,7 +110,7 @@ func definitions(kinds []Kind) map[string]any {
 			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue", "hold"), "hold_for": ref("duration"),
 			"pivot": kindOf("boolean"), "compensate": anyOf(words("none"), ref("compensation"))})),
 		"compensation": withKind(kinds, nil, merged(shared, map[string]any{
-			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last"), "in_doubt": words("retry", "ask")})),
+			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last"), "in_doubt": words("retry", "ask"), "undo_within": ref("duration")})),
 		"verify": withKind(kinds, []string{"found"}, map[string]any{
 			"found": ref("condition"), "output": true, "after": ref("duration"), "expect": ref("expect"), "timeout": ref("duration")}),
 	}

@@ -38,6 +38,9 @@ func (m *Machine) apply(r journal.Record) error {
 			return err
 		}
 		m.created = r.At
+		if d.UndoOf != "" {
+			return m.adopt(d)
+		}
 		if m.session != nil {
 			m.session.since = r.At
 		}
@@ -399,6 +402,7 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 		return fmt.Errorf("%w: undoing has begun before", ErrImpossible)
 	}
 	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
+	m.origin.compensating(d)
 	if m.session != nil {
 		m.session.undos = nil // the plan has those that have not ended
 		for _, g := range m.session.active {

@@ -163,7 +163,7 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 		reported.Saga = m.id.String()
 		list = append(list, m.message(parent, "told:"+string(way), saga.Command{Do: saga.EndTask{Way: way, Result: *reported}, Path: m.started.Parent.Path}))
 	}
-	if r.Kind != journal.Finished {
+	if r.Kind != journal.Finished || m.origin != nil {
 		return list
 	}
 	for _, n := range m.touched {

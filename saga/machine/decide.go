@@ -281,7 +281,7 @@ func (n *node) forwardKey(m *Machine) string {
 	if n.forward.key != "" {
 		return n.forward.key
 	}
-	return idempotency.Key(m.id, n.path, journal.Do, n.forward.generation)
+	return idempotency.Key(m.effectsOf(), n.path, journal.Do, n.forward.generation)
 }
 
 // compensable returns the output that the step's compensation sees.
@@ -652,6 +652,9 @@ func (m *Machine) decideCompensation(n *node) []Decision {
 
 // endStatus is the final status of a saga that did not reach its goal.
 func (m *Machine) endStatus() saga.Status {
+	if m.origin != nil {
+		return m.origin.endStatus(m.residual)
+	}
 	if len(m.residual) > 0 {
 		return saga.Failed
 	}
@@ -664,9 +667,12 @@ func (m *Machine) decideEnd(status saga.Status) []Decision {
 		return m.decideGroup(m.finally)
 	}
 	d := saga.FinishedData{Status: status}
-	if status == saga.Succeeded {
+	switch {
+	case status == saga.Succeeded && m.origin != nil:
+		d.Residual = m.residual
+	case status == saga.Succeeded:
 		d.Output, d.OutputError = m.result()
-	} else {
+	default:
 		d.Reason, d.Residual = m.reason, m.residual
 	}
 	d.Doubts = m.doubts(status)
@@ -676,6 +682,9 @@ func (m *Machine) decideEnd(status saga.Status) []Decision {
 // doubts lists the steps in doubt that are reported nowhere else: every one if the saga succeeds,
 // otherwise those of `finally`. Other steps in doubt are undone or listed in `residual`.
 func (m *Machine) doubts(status saga.Status) []compensation.Residue {
+	if m.origin != nil {
+		return nil // it undoes them, or residual has them
+	}
 	var list []compensation.Residue
 	for _, n := range m.touched {
 		if _, effect := n.effect(); !n.forward.doubt || n.forward.state == done || !effect || status != saga.Succeeded && !n.in.final {

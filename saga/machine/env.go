@@ -157,10 +157,10 @@ func (m *Machine) about() map[string]any {
 		status = m.endStatus()
 	}
 	return map[string]any{
-		"id":         m.id.String(),
+		"id":         m.effectsOf().String(),
 		"definition": m.started.Definition,
 		"version":    m.started.Version.String(),
-		"started_at": m.created.UTC().Format(journal.TimeFormat),
+		"started_at": m.startedAt().UTC().Format(journal.TimeFormat),
 		"labels":     labels,
 		"status":     string(status),
 		"spent":      json.Number(m.account.Spent.Decimal()),

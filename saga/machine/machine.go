@@ -58,6 +58,7 @@ type Machine struct {
 	// inFlight is the part of the account's reservations that belongs to attempts in flight.
 	inFlight retry.Money
 
+	origin      *origin  // nil: the saga does not undo another one
 	session     *session // nil: not a session
 	forward     *group
 	finally     *group
@@ -188,7 +189,10 @@ func (m *Machine) status(waits func(*node) bool) saga.Status {
 		}
 		return saga.Undoing
 	}
-	if m.awaitsParent() {
+	switch {
+	case m.origin != nil:
+		return saga.Undoing
+	case m.awaitsParent():
 		return saga.Waiting
 	}
 	status := saga.Succeeded // there is no current step

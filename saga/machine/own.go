@@ -171,7 +171,7 @@ func (m *Machine) admitUndo(n *node, u *saga.OwnUndo) (*saga.OwnUndo, *Refusal) 
 	case approve:
 		return bad("a person approves each such call of action "+name, "leave compensate out: if the step has to be undone, a person does it")
 	}
-	return &saga.OwnUndo{Use: action.Step.Use.String(), With: input}, nil
+	return &saga.OwnUndo{Use: action.Step.Use.String(), With: input, UndoWithin: u.UndoWithin}, nil
 }
 
 // Finish returns the draft of the record that ends an attempt of an own step. It returns an empty

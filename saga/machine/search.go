@@ -29,7 +29,7 @@ func (m *Machine) searchText(inbox []saga.Entry) string {
 		b = append(append(b, '\n'), m.labels[name]...)
 	}
 	said := textLines{b: b, room: maxSearchedDocument}
-	if r := m.reason; r != nil {
+	if r := m.Reason(); r != nil {
 		said.add(r.Code, r.Step, r.Error, r.Title, r.Detail)
 	}
 	for _, e := range inbox {

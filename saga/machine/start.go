@@ -170,10 +170,10 @@ func (m *Machine) Row() journal.Row {
 	status := m.Status()
 	r := journal.Row{
 		Status: string(status), Labels: maps.Clone(m.labels), WakeAt: m.WakeAt(), Seq: m.seq, UpdatedAt: m.at,
-		Summary: saga.Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual, Doubts: m.Doubts()}.Stored(),
+		Summary: saga.Summary{Reason: m.Reason(), Cost: m.Cost(), Residual: m.residual, Doubts: m.Doubts()}.Stored(),
 	}
-	if m.reason != nil {
-		r.Reason = m.reason.Code
+	if reason := m.Reason(); reason != nil {
+		r.Reason = reason.Code
 	}
 	if status.Terminal() {
 		r.EndedAt = m.at

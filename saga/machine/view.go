@@ -32,6 +32,7 @@ type View struct {
 	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
 	Parent     string                 `json:"parent,omitempty"` // the saga that started it
 	RetryOf    string                 `json:"retry_of,omitempty"`
+	UndoOf     string                 `json:"undo_of,omitempty"` // the saga that it undoes
 	WakeAt     *saga.Time             `json:"wake_at,omitempty"`
 	CreatedAt  saga.Time              `json:"created_at"`
 	UpdatedAt  saga.Time              `json:"updated_at"`
@@ -51,8 +52,8 @@ type Archived struct {
 func (m *Machine) View() View {
 	v := View{
 		ID: m.id.String(), Definition: m.started.Definition, Version: m.started.Version.String(), SHA256: m.started.SHA256,
-		Status: m.Status(), Reason: m.reason, Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
-		RetryOf: m.started.RetryOf, CreatedAt: saga.Time{Time: m.created}, UpdatedAt: saga.Time{Time: m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
+		Status: m.Status(), Reason: m.Reason(), Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
+		RetryOf: m.started.RetryOf, UndoOf: m.started.UndoOf, CreatedAt: saga.Time{Time: m.created}, UpdatedAt: saga.Time{Time: m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
@@ -121,7 +122,12 @@ func (m *Machine) WakeAt() time.Time {
 }
 
 // Reason returns why the saga will not reach, or has not reached, its goal; nil if it may.
-func (m *Machine) Reason() *saga.Reason { return m.reason }
+func (m *Machine) Reason() *saga.Reason {
+	if m.origin != nil && m.finished == nil {
+		return nil // undoing is its goal
+	}
+	return m.reason
+}
 
 // Residual lists the effects that remain, as far as is known.
 func (m *Machine) Residual() []compensation.Residue { return m.residual }
@@ -329,7 +335,7 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 		}
 	}
 	if v.Key == "" {
-		v.Key = idempotency.Key(m.id, path, journal.Do, 0)
+		v.Key = idempotency.Key(m.effectsOf(), path, journal.Do, 0)
 	}
 	if said := l.log.Step(path); said != nil {
 		v.Attempts, v.Input, v.Cost = said.Attempts, said.Input, said.Cost()
