@@ -37,6 +37,7 @@ type commands struct {
 	Resolve remote.Resolve `cmd:"" help:"Resolve a step that needs a person."`
 	Retry   remote.Retry   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
 	Cancel  remote.Cancel  `cmd:"" help:"Cancel a saga and undo its steps."`
+	Undo    remote.Undo    `cmd:"" help:"Undo a saga, also one that has succeeded, or show what would be undone."`
 	Pause   remote.Pause   `cmd:"" help:"Pause a saga."`
 	Resume  remote.Resume  `cmd:"" help:"Resume a paused saga, or steps that are on hold."`
 	Budget  remote.Budget  `cmd:"" help:"Set a saga's budget."`

@@ -1,0 +1,135 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"recourse/internal/cli"
+	"recourse/internal/cli/view"
+	"recourse/saga"
+	"recourse/saga/machine"
+)
+
+// Undo is `recourse undo`.
+type Undo struct {
+	ServerFlags
+	cli.OutputFlag
+	Saga   string        `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
+	Plan   bool          `help:"Show what would be undone, and change nothing."`
+	Reason string        `short:"r" help:"Reason, for the journal. Required without --plan."`
+	Wait   time.Duration `default:"30s" help:"How long to wait for the end; 0s: not at all."`
+}
+
+// undoPlan is the response of GET /v1/sagas/{id}/undo.
+type undoPlan struct {
+	Possible bool       `json:"possible"`
+	Until    *saga.Time `json:"until"`
+	Steps    []struct {
+		Path    string        `json:"path"`
+		Until   *saga.Time    `json:"until"`
+		Request *saga.Request `json:"request"`
+		Note    string        `json:"note"`
+	} `json:"steps"`
+	Stays []struct {
+		Path string `json:"path"`
+		Why  string `json:"why"`
+	} `json:"stays"`
+	Refused []struct {
+		Path   string `json:"path"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	} `json:"refused"`
+	Undo string `json:"undo"`
+}
+
+// Run undoes a saga: one that is running is undone itself, and one that has succeeded by another
+// saga.
+func (c *Undo) Run(a *cli.App) error {
+	if !c.Plan && c.Reason == "" {
+		return cli.Exit(cli.Usage, errors.New("say why with --reason, or show what would be undone with --plan"))
+	}
+	cl, err := c.Client(a.Ctx)
+	if err != nil {
+		return err
+	}
+	if c.Saga, err = cl.fullID(c.Saga); err != nil {
+		return err
+	}
+	if c.Plan {
+		return c.plan(a, cl)
+	}
+	header := make(map[string]string)
+	if c.Wait >= time.Second {
+		header["Prefer"] = fmt.Sprintf("wait=%d", int(min(c.Wait, time.Minute).Seconds()))
+	}
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "compensate"), Body: map[string]any{"reason": c.Reason}, Header: header})
+	if err != nil {
+		return err
+	}
+	if c.Machine() {
+		return a.Raw(r.Body)
+	}
+	var v machine.View
+	if err := json.Unmarshal(r.Body, &v); err != nil {
+		return fmt.Errorf("the server's response cannot be read: %w", err)
+	}
+	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
+	if v.UndoOf != "" {
+		a.Note("this saga undoes %s, which has succeeded", v.UndoOf)
+	}
+	for _, left := range v.Residual {
+		a.Note("%s remains: %s", left.Path, left.Why)
+	}
+	return nil
+}
+
+// plan prints what would be undone. The exit code is Conflict if the saga cannot be undone.
+func (c *Undo) plan(a *cli.App, cl *Client) error {
+	var p undoPlan
+	r, err := cl.Get(SagaPath(c.Saga, "undo"), &p)
+	if err != nil {
+		return err
+	}
+	if c.Machine() {
+		if err := a.Raw(r.Body); err != nil {
+			return err
+		}
+	} else {
+		p.print(a)
+	}
+	if !p.Possible {
+		return cli.Exit(cli.Conflict, nil)
+	}
+	return nil
+}
+
+func (p *undoPlan) print(a *cli.App) {
+	for i, step := range p.Steps {
+		what := step.Note
+		if step.Request != nil {
+			what = step.Request.String()
+			if step.Note != "" {
+				what += " (" + step.Note + ")"
+			}
+		}
+		a.Printf("%d. undo %s: %s\n", i+1, step.Path, what)
+	}
+	for _, left := range p.Stays {
+		a.Printf("%s stays: %s\n", left.Path, left.Why)
+	}
+	switch {
+	case p.Undo != "":
+		a.Printf("It is undone by saga %s.\n", p.Undo)
+	case p.Until != nil && p.Possible:
+		a.Printf("It can be undone until %s.\n", cli.Clock(p.Until.Time))
+	}
+	for _, why := range p.Refused {
+		if why.Path != "" {
+			why.Detail = "step " + why.Path + ": " + why.Detail
+		}
+		a.Printf("It cannot be undone: %s (%s)\n", why.Detail, why.Code)
+	}
+}
