@@ -11,8 +11,8 @@ import (
 	"recourse/saga/machine"
 )
 
-// undoableDef has two effects that can be undone for a while. %[1]s is the world, %[2]s the window of
-// the first one, %[3]s more steps.
+// undoableDef has two effects that can be undone for a while. %[1]s is the world, %[2]s the window
+// of the first one, %[3]s more steps.
 const undoableDef = `saga: undoable
 steps:
   - {id: label, http: POST %[1]s/shipping/labels, body: {}, compensate: {http: "POST %[1]s/shipping/labels/${output.id}/void", undo_within: %[2]s}}
@@ -86,6 +86,9 @@ func TestUndoRefused(t *testing.T) {
 			v := x.do("POST", "/v1/sagas", `{"definition": "undoable"}`, header{"Prefer", "wait=30"}).want(201).saga()
 			if v.Status != saga.Succeeded {
 				t.Fatalf("%+v", v)
+			}
+			for plan := (undoView{Possible: true}); tt.code == "undo_window_over" && plan.Possible; {
+				x.do("GET", "/v1/sagas/"+v.ID+"/undo", "").want(200).into(&plan)
 			}
 			before := len(x.world.Ledger())
 			if p := x.do("POST", "/v1/sagas/"+v.ID+"/compensate", `{"reason": "r"}`).problem(409, code(tt.code)); p.Detail == "" {

@@ -56,7 +56,7 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"api/mcp", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
+	"api":             {"api/mcp", "compensation", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
 	"api/client":      {},
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/examples/world"
 	"recourse/internal/invariant"
 	"recourse/internal/story/storytest"
@@ -403,6 +405,15 @@ var bad = []struct {
 	}},
 	{"more requests to models than the session may make", 26, "session", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Definition.Session.MaxAsks = 0
+	}},
+	{"undoes a saga that has not succeeded", 29, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		var d saga.StartedData
+		if err := json.Unmarshal(s.Records[0].Data, &d); err != nil {
+			t.Fatal(err)
+		}
+		d.UndoOf, d.Origin = uuid.Must(uuid.NewV7()).String(), slices.Clone(s.Records[:len(s.Records)-1])
+		s.Records[0].Data = saga.Encode(d)
+		reseal(s)
 	}},
 	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"

@@ -104,8 +104,8 @@ func (c *sagaCheck) undone(t *sagaState) {
 	}
 }
 
-// undoneLater reports whether the effects of a step of a saga that has succeeded were undone by another
-// saga: under the keys of the step's undo, which this saga has not sent.
+// undoneLater reports whether the effects of a step of a saga that has succeeded were undone by
+// another saga: under the keys of the step's undo, which this saga has not sent.
 func (c *sagaCheck) undoneLater(t *sagaState, n *stepState) bool {
 	if len(n.undo) > 0 || t.ended() != saga.Succeeded {
 		return false
