@@ -41,7 +41,7 @@ type Checker struct {
 	sends                                        []intended
 	born                                         map[uuid.UUID]bool      // child sagas
 	undos                                        map[uuid.UUID][]*undoOf // by the saga that is undone
-	ends                                         map[uuid.UUID][]byte    // last hashes, of those that may be undone later
+	ends                                         map[uuid.UUID][]byte    // the last hashes of undoable sagas
 	undoneLater                                  []uuid.UUID
 	unborn                                       []unborn
 	found                                        []Violation
