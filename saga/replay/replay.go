@@ -150,6 +150,7 @@ type recording struct {
 	costs    []string                     // of the outcomes
 	timers   map[timer][]*journal.Record  // that fired and are not used up
 	refused  map[int64]bool               // the seqs of commands that were refused
+	planned  map[plannedTimer]bool        // the timers that the saga has set, whether they fired or not
 }
 
 // attempt identifies an attempt of a track.
@@ -173,6 +174,20 @@ type timer struct {
 	name string
 }
 
+// plannedTimer is a time until which a step was to wait.
+type plannedTimer struct {
+	step string
+	at   int64 // in milliseconds
+}
+
+// plan notes that a step was to wait until a time.
+func (r *recording) plan(path string, at *saga.Time) {
+	if at != nil {
+		step, _ := saga.SplitQuery(path)
+		r.planned[plannedTimer{step, at.UnixMilli()}] = true
+	}
+}
+
 // input is a command or a signal.
 type input struct {
 	*journal.Record
@@ -184,7 +199,7 @@ type input struct {
 func read(records []journal.Record) (*recording, error) {
 	r := &recording{
 		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string]*saga.Awaited),
-		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool),
+		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool), planned: make(map[plannedTimer]bool),
 	}
 	var err error
 	if r.started, err = history.Started(records); err != nil {
@@ -217,6 +232,7 @@ func (r *recording) add(rec *journal.Record) error {
 	r.times[when] = append(r.times[when], rec)
 	switch d := data.(type) {
 	case *saga.IntentData:
+		r.plan(rec.Path, d.WakeAt)
 		switch {
 		case d.Awaited != nil:
 			r.awaited[rec.Path] = d.Awaited
@@ -227,10 +243,13 @@ func (r *recording) add(rec *journal.Record) error {
 	case *saga.OutcomeData:
 		r.outcomes[at] = rec
 		r.costs = append(r.costs, d.Cost)
+		r.plan(rec.Path, d.RetryAt)
 		if d.Event != nil {
 			r.events[rec.Path] = d.Event
 			r.emitted = append(r.emitted, rec.Path)
 		}
+	case *saga.DecidedData: // a status check may follow at once
+		r.plan(rec.Path, &saga.Time{Time: rec.At})
 	case *saga.WokeData:
 		key := timer{rec.Path, rec.Way, d.Timer}
 		r.timers[key] = append(r.timers[key], rec)

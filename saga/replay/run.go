@@ -141,8 +141,10 @@ func (r *run) step() error {
 		return r.wake(e.timer)
 	case e.record != nil:
 		return e.happen()
-	case len(r.waits) > 0 || e.timer == nil:
+	case len(r.waits) > 0 || e.timer == nil && e.unfired == nil:
 		return r.stuck()
+	case e.timer == nil || e.unfired != nil && e.unfired.At.Before(e.timer.At):
+		return r.wake(e.unfired)
 	}
 	return r.wake(e.timer)
 }
@@ -188,6 +190,9 @@ type event struct {
 	record *journal.Record // the record of an answer, a command, a signal or a timer; nil: none is left
 	happen func() error
 	timer  *machine.WakeAt // the earliest timer that the journal does not have; nil: none
+	// unfired is the earliest timer that the saga has set, and that the journal does not let fire;
+	// nil: none.
+	unfired *machine.WakeAt
 }
 
 // next returns the event that comes next in the journal and that can happen now.
@@ -209,8 +214,17 @@ func (r *run) next(wakes []machine.WakeAt) event {
 		w := &wakes[i]
 		if list := r.rec.timers[timerOf(w)]; len(list) > 0 {
 			consider(list[0], func() error { return r.wake(w) })
-		} else if e.timer == nil || w.At.Before(e.timer.At) {
-			e.timer = w
+			continue
+		}
+		// A timer that the saga had set did not fire before what came next, although it may have been
+		// due, because no node was running then.
+		step, _ := saga.SplitQuery(w.Woke.Path)
+		into := &e.timer
+		if r.rec.planned[plannedTimer{step, w.At.UnixMilli()}] {
+			into = &e.unfired
+		}
+		if *into == nil || w.At.Before((*into).At) {
+			*into = w
 		}
 	}
 	for _, in := range r.rec.inputs {
