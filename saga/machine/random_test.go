@@ -171,7 +171,8 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 			}
 		}
 		h.check()
-		// No journal says that a saga's timeout was due and did not fire: here a saga may live longer.
+		// No journal says that a saga's timeout was due and did not fire: here a saga may live
+		// longer.
 		timedOut := h.m.Reason() != nil && h.m.Reason().Code == "timeout"
 		if h.m.Ended() && (timedOut || h.now.Sub(h.records[0].At) < def.Timeout) {
 			if res, err := replay.Against(def, h.m.ID(), h.records, replay.Options{}); err != nil || res.Verdict != replay.Same {

@@ -216,8 +216,8 @@ func (r *run) next(wakes []machine.WakeAt) event {
 			consider(list[0], func() error { return r.wake(w) })
 			continue
 		}
-		// A timer that the saga had set did not fire before what came next, although it may have been
-		// due, because no node was running then.
+		// A timer that the saga had set did not fire before what came next, although it may have
+		// been due, because no node was running then.
 		step, _ := saga.SplitQuery(w.Woke.Path)
 		into := &e.timer
 		if r.rec.planned[plannedTimer{step, w.At.UnixMilli()}] {
