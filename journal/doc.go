@@ -7,7 +7,7 @@ of the program reads and writes it.
 A saga is its journal: a sequence of [Record] values with the seqs 1, 2, 3 … without gaps. The first
 record is `started`; there is at most one `finished`, and it is the last record. A record never
 changes once it is committed. Each record has a hash that covers the previous record's hash ([Seal]),
-so [Verify] detects a changed, missing or moved record.
+so [Verify] detects a changed, missing or moved record, unless the later ones were sealed again.
 
 A record may refer to content by its hash; the content is a [Blob] of the saga, which can be erased
 without a change of the journal.

@@ -18,7 +18,8 @@ var ErrBroken = errors.New("journal is broken")
 // Seal sets the hash of r to SHA-256(prev ‖ canonical(r)), where prev is the hash of the previous
 // record (nil for the first). The canonical form is the saga's id, then each field of r in the
 // order of the struct: a number as eight bytes big-endian, a text or data with its length before
-// it. So no two different records have the same canonical form.
+// it. So no two different records have the same canonical form. No key is needed: the chain shows
+// damage, but not a change by somebody who seals all later records again.
 func Seal(saga uuid.UUID, prev []byte, r *Record) {
 	r.Hash = digest(saga, prev, r)
 }
