@@ -13,7 +13,7 @@ type Event struct {
 	// ID is the same at each delivery, so that the sink can detect a repetition. Events for several
 	// sinks may share it.
 	ID   uuid.UUID
-	Saga uuid.UUID
+	Saga uuid.UUID // Nil: it belongs to no saga
 	Sink string
 	Data json.RawMessage // the body of the delivery
 }
@@ -27,6 +27,10 @@ type Delivery struct {
 
 // Outbox stores events until they are delivered. All times are the store's.
 type Outbox interface {
+	// PutEvents stores events that belong to no append, in one transaction. An event for a sink
+	// that exists stays as it is; one that was delivered is stored again. Errors: ErrUnknown.
+	PutEvents(ctx context.Context, events []Event) error
+
 	// ClaimEvents returns up to limit events that are due, the one that has been due for longest
 	// first. For the duration of the lease no call returns them again; after that they are due
 	// again. Errors: ErrUnknown.

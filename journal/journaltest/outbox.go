@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ var outboxTests = []test{
 	{"outbox stats", outboxStats},
 	{"a repeated append adds no second event", replayEvents},
 	{"events outlive their saga", eventsOutlive},
+	{"events of no saga", putEvents},
 }
 
 func event(sink string) journal.Event {
@@ -252,4 +255,30 @@ func eventsOutlive(b *bench) {
 	if len(got) != 1 || got[0].ID != e.ID || got[0].Saga != a.Saga {
 		b.Errorf("claimed %+v, want the event of the deleted saga", got)
 	}
+}
+
+func putEvents(b *bench) {
+	b.must(b.PutEvents(b.ctx, nil))
+	e := event("s")
+	twin := e
+	twin.Sink, twin.Data = "t", []byte(`{"n":1.10}`)
+	b.must(b.PutEvents(b.ctx, []journal.Event{e, twin, e}))
+	changed := e
+	changed.Data = []byte(`"changed"`)
+	b.must(b.PutEvents(b.ctx, []journal.Event{changed}))
+	b.must(b.EventFailed(b.ctx, twin.ID, "t", 0, "x")) // it is due after the other one
+	var got []journal.Event
+	for _, d := range b.claimEvents(10, time.Hour) {
+		if d.Since.IsZero() {
+			b.Errorf("the event for %s was stored at no time", d.Sink)
+		}
+		got = append(got, d.Event)
+	}
+	slices.SortFunc(got, func(x, y journal.Event) int { return strings.Compare(x.Sink, y.Sink) })
+	diff(b, "claimed", got, []journal.Event{e, twin})
+	b.must(b.PutEvents(b.ctx, []journal.Event{e}))
+	diff(b, "again", b.claimEvents(10, time.Hour), nil)
+	b.must(b.EventDelivered(b.ctx, e.ID, "s"))
+	b.must(b.PutEvents(b.ctx, []journal.Event{e}))
+	diff(b, "once it was delivered", eventIDs(b.claimEvents(10, time.Hour)), []uuid.UUID{e.ID})
 }

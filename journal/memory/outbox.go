@@ -29,14 +29,32 @@ type event struct {
 
 func (s *Store) addEvents(a *journal.Append) {
 	for _, e := range a.Events {
-		key := eventKey{e.ID, e.Sink}
-		if s.outbox[key] != nil {
-			continue
-		}
-		e.Saga, e.Data = a.Saga, slices.Clone(e.Data)
-		now := s.clock()
-		s.outbox[key] = &event{Delivery: journal.Delivery{Event: e, Since: now}, due: now}
+		e.Saga = a.Saga
+		s.addEvent(e)
 	}
+}
+
+func (s *Store) addEvent(e journal.Event) {
+	key := eventKey{e.ID, e.Sink}
+	if s.outbox[key] != nil {
+		return
+	}
+	e.Data = slices.Clone(e.Data)
+	now := s.clock()
+	s.outbox[key] = &event{Delivery: journal.Delivery{Event: e, Since: now}, due: now}
+}
+
+// PutEvents implements journal.Outbox.
+func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("put events: %w", err)
+	}
+	defer unlock()
+	for _, e := range events {
+		s.addEvent(e)
+	}
+	return nil
 }
 
 // sortedEvents returns all events in the order of one of their times.

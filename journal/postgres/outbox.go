@@ -36,6 +36,22 @@ var insertEvents = sql(`INSERT INTO outbox (id, sink, saga_id, data, created_at,
 	SELECT a.*, c.now, c.now FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) a, (SELECT ` + nowMS + ` AS now) c
 	ON CONFLICT DO NOTHING`)
 
+// PutEvents implements journal.Outbox.
+func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
+	batch := make([]part, len(events))
+	for i := range events {
+		batch[i] = part{Append: journal.Append{Saga: events[i].Saga, Events: events[i : i+1]}}
+	}
+	insert, err := newEvents("", batch)
+	if err == nil && len(events) > 0 {
+		err = s.transact(ctx, []stmt{insert})
+	}
+	if err != nil {
+		return fmt.Errorf("put events: %w", err)
+	}
+	return nil
+}
+
 var claimEvents = sql(`WITH due AS MATERIALIZED (
 		SELECT id, sink, due_at FROM outbox WHERE due_at <= {now} ORDER BY due_at, id, sink LIMIT $1 FOR UPDATE SKIP LOCKED
 	) UPDATE outbox o SET due_at = {now} + $2 FROM due WHERE o.id = due.id AND o.sink = due.sink

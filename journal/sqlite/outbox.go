@@ -12,12 +12,32 @@ import (
 
 func (t *tx) addEvents(now int64, a *journal.Append) error {
 	for i := range a.Events {
-		e := &a.Events[i]
-		_, err := t.exec(`INSERT INTO outbox (id, sink, saga_id, data, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			e.ID.Bytes(), e.Sink, a.Saga.Bytes(), blob(e.Data), now, now)
-		if err != nil {
+		if err := t.addEvent(now, a.Saga, &a.Events[i]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (t *tx) addEvent(now int64, saga uuid.UUID, e *journal.Event) error {
+	_, err := t.exec(`INSERT INTO outbox (id, sink, saga_id, data, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		e.ID.Bytes(), e.Sink, saga.Bytes(), blob(e.Data), now, now)
+	return err
+}
+
+// PutEvents implements journal.Outbox.
+func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
+	err := s.w.do(ctx, func(t *tx) error {
+		now := s.clock()
+		for i := range events {
+			if err := t.addEvent(now, events[i].Saga, &events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put events: %w", err)
 	}
 	return nil
 }

@@ -143,6 +143,22 @@ var taskOperations = []operation{
 			},
 		}
 	}},
+	{"PutEvents", "two events", func(b *bench) attempt {
+		e := journal.Event{ID: newID(), Sink: "s", Data: []byte(`{}`)}
+		twin := e
+		twin.Sink = "t"
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error { return s.PutEvents(ctx, []journal.Event{e, twin}) },
+			done: func(journal.Store) (bool, error) {
+				first, err := b.counted(`SELECT count(*) FROM outbox WHERE id = $1 AND sink = 's'`, e.ID.String())
+				second, err2 := b.counted(`SELECT count(*) FROM outbox WHERE id = $1 AND sink = 't'`, e.ID.String())
+				if first != second {
+					err2 = errors.Join(err2, fmt.Errorf("stored for s: %v, for t: %v", first, second))
+				}
+				return first, errors.Join(err, err2)
+			},
+		}
+	}},
 	{"NoteStalls", "a stall", func(b *bench) attempt {
 		found, err := journal.Stall{Saga: b.begun().Saga, Definition: "d", Version: 1, Kind: journal.StallUnclaimed, Since: time.UnixMilli(5)}.Found("")
 		must(err)
