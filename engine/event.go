@@ -166,6 +166,8 @@ type (
 		Records []journal.Record
 		Machine *machine.Machine
 		Final   *machine.Machine
+		// DeleteAt is from when retention may delete a saga that has ended; zero: never.
+		DeleteAt time.Time
 	}
 	// Acquired reports that the lane runs a saga that was loaded from the store. Records are its
 	// journal so far, and Cost is the saga's cost as of Records. Machine may have later records.

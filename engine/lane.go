@@ -718,6 +718,9 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		if r.sent.Release && r.m.Status().Terminal() {
 			grown.Final = r.m
 		}
+		if r.sent.Row != nil {
+			grown.DeleteAt = r.sent.Row.DeleteAt
+		}
 		l.emit(grown)
 	}
 	for _, s := range r.sending {

@@ -147,7 +147,7 @@ func (l *laneLoop) do(eff Effect) {
 			e.tails.add(eff.ID, eff.Records[len(eff.Records)-1], time.Now())
 		}
 		for _, o := range e.cfg.Observers {
-			o.Appended(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records})
+			o.Appended(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records, DeleteAt: eff.DeleteAt})
 		}
 	case Dropped:
 		e.hub.released(eff.ID)

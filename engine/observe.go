@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
@@ -14,6 +16,9 @@ type Growth struct {
 	Machine *machine.Machine // to be read during the call only; it may have later records that are not durable yet
 	Records []journal.Record // durable, in order; must not be changed, but may be kept
 	Cost    saga.CostView    // as of Records; only with Acquired
+	// DeleteAt is from when retention may delete the saga, if it ended with Records; zero: never,
+	// or it has not ended. Only with Appended.
+	DeleteAt time.Time
 }
 
 // Observer sees the records of this node's sagas as they become durable. Metrics and traces use it,

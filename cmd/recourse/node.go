@@ -19,6 +19,7 @@ import (
 	"recourse/internal/cli/config"
 	"recourse/internal/costs"
 	"recourse/internal/egress"
+	"recourse/internal/evidence"
 	"recourse/internal/metrics"
 	"recourse/internal/notify"
 	"recourse/internal/outbox"
@@ -50,7 +51,8 @@ type nodeOptions struct {
 	MCP         mcp.Config // likewise
 	Environ     []string   // of this process; programs of MCP servers get a part of it
 	Strict      bool
-	Sinks       []outbox.Sink // nil: unknown; definitions may name any sink, and nothing is delivered
+	Sinks       []outbox.Sink     // nil: unknown; definitions may name any sink, and nothing is delivered
+	Anchors     *evidence.Options // nil: none are signed
 	Lanes       int
 	AnswerBytes int // see engine.Config; 0: its default
 	SagaBytes   int // likewise
@@ -86,6 +88,7 @@ type node struct {
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer   // nil: none
 	state   *statedir.Dir     // nil: none
+	anchors *evidence.Signer  // nil: none
 	typical *costs.Typical    // typical costs of sagas
 	archive *archive.Archiver // nil: none
 	reader  *archive.Reader   // nil: there is no archive
@@ -111,6 +114,11 @@ func newNode(o nodeOptions) (*node, error) {
 	observers := []engine.Observer{n.metrics, n.typical}
 	if n.tracer != nil {
 		observers = append(observers, n.tracer)
+	}
+	if o.Anchors != nil {
+		n.anchors = evidence.NewSigner(evidence.Config{Options: *o.Anchors, Store: o.Store, Node: func() string { return n.engine.Stats().Node }, Now: func() time.Time { return n.engine.Now() }, Log: o.Log})
+		observers = append(observers, n.anchors)
+		n.services = append(n.services, n.anchors.Run)
 	}
 	for _, name := range o.Secrets.Names() {
 		// Get loads the value, so that it is redacted from the start. A step that needs it gets the
@@ -245,6 +253,9 @@ func (n *node) wait() error {
 // close closes the engine's resources, after its end.
 func (n *node) close() {
 	n.flush()
+	if n.anchors != nil {
+		n.anchors.Close()
+	}
 	n.steps.Close()
 	n.models.Close()
 	n.asks.Close()

@@ -64,6 +64,10 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
+	anchors, err := config.ReadEvidence(c.Config, src, sinks)
+	if err != nil {
+		return cli.Exit(cli.Usage, err)
+	}
 	servers, err := config.ReadMCP(c.Config)
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
@@ -104,7 +108,7 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.DialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, MCP: servers, Environ: a.Env, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
+	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.DialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, MCP: servers, Environ: a.Env, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...), Anchors: anchors,
 		Lanes: c.LaneCount(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Archive: bucket, ArchiveWait: c.ArchiveWait, NoArchive: c.Archive == config.NoArchive, Stalled: c.StalledAfter, Version: a.Version, Log: log})
 	if err != nil {
 		return err

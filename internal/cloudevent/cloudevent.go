@@ -11,12 +11,13 @@ import (
 	"recourse/saga"
 )
 
-// Event is an event about a saga.
+// Event is an event about a saga, or about the server.
 type Event struct {
 	ID          uuid.UUID
 	Type        string
 	Definition  string // the name of the saga's definition, for the source
 	Saga        uuid.UUID
+	Subject     string // what an event that is not about a saga is about
 	At          time.Time
 	Traceparent string // "" for none
 	Data        json.RawMessage
@@ -24,6 +25,10 @@ type Event struct {
 
 // Encode returns the event as structured JSON.
 func (e *Event) Encode() json.RawMessage {
+	subject := e.Subject
+	if subject == "" {
+		subject = e.Saga.String()
+	}
 	return saga.Encode(struct {
 		SpecVersion string          `json:"specversion"`
 		ID          string          `json:"id"`
@@ -34,5 +39,5 @@ func (e *Event) Encode() json.RawMessage {
 		ContentType string          `json:"datacontenttype"`
 		Traceparent string          `json:"traceparent,omitempty"`
 		Data        json.RawMessage `json:"data,omitempty"`
-	}{"1.0", e.ID.String(), "/recourse/" + e.Definition, e.Type, e.Saga.String(), saga.Time{Time: e.At}, "application/json", e.Traceparent, e.Data})
+	}{"1.0", e.ID.String(), "/recourse/" + e.Definition, e.Type, subject, saga.Time{Time: e.At}, "application/json", e.Traceparent, e.Data})
 }

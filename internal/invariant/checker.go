@@ -27,6 +27,9 @@ type Config struct {
 	Canaries []string
 	// OneProgram says that this version of the program wrote every record.
 	OneProgram bool
+	// Anchored says that the caller compares the journals with signed anchors, and reports what
+	// differs.
+	Anchored bool
 }
 
 // Checker checks sagas one by one. It is not safe for concurrent use.

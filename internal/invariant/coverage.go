@@ -27,6 +27,7 @@ var (
 	rows       = need{"the database's rows", func(c *Checker) bool { return c.rows > 0 || !c.cfg.Clock.IsZero() }}
 	starts     = need{"the acknowledged starts", func(c *Checker) bool { return c.cfg.Starts != nil }}
 	canaries   = need{"the secrets to search for", func(c *Checker) bool { return len(c.canaries) > 0 }}
+	anchored   = need{"signed anchors", func(c *Checker) bool { return c.cfg.Anchored }}
 	oneProgram = need{"the knowledge that all nodes ran this program", func(c *Checker) bool { return c.cfg.OneProgram }}
 )
 
@@ -57,6 +58,7 @@ var needs = map[int]struct{ must, also []need }{
 	25: {},
 	26: {must: []need{definition}},
 	28: {also: []need{definition}},
+	30: {must: []need{anchored}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

@@ -75,6 +75,7 @@ var Names = map[int]string{
 	27: "a request to a model is sent once",
 	28: "after a divergence, a call that may repeat one of an earlier life is sent only if a person has said that it is new",
 	29: "a saga that undoes another one is the only one, begins within the windows, and leaves no effect that `residual` does not name",
+	30: "no record was changed or removed after it was anchored",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

@@ -32,11 +32,21 @@ const (
 	Lost        = "lost"         // a session has no process any longer, and waits for one
 )
 
+// Anchor is the kind of the events with anchors, see package evidence. They are for an archive, not
+// for people, so they are not among Kinds: a sink gets them only if it names them.
+const Anchor = "anchor"
+
+// AnchorEvent is the type of these events.
+const AnchorEvent = saga.OwnEvents + "evidence." + Anchor
+
 // Kinds lists the kinds of notices that a sink may subscribe to.
 var Kinds = append(slices.Clone(saga.InboxKinds), Failed, Compensated, Stalled, Outlier, Lost)
 
 // Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
 func Kind(eventType string) string {
+	if eventType == AnchorEvent {
+		return Anchor
+	}
 	for _, of := range []string{"inbox.", "saga.", "step.", "session."} {
 		if kind, ok := strings.CutPrefix(eventType, saga.OwnEvents+of); ok && slices.Contains(Kinds, kind) {
 			return kind

@@ -36,9 +36,10 @@ var namePattern = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
 
 // Source returns secrets by name. It is safe for concurrent use.
 type Source struct {
-	dir   string
-	env   map[string]string
-	given redactor
+	dir      string
+	env      map[string]string
+	reserved map[string]string // by name: what else it is for
+	given    redactor
 }
 
 // New returns a source of the secrets in dir ("" for none) and in environ, which has the form of
@@ -79,10 +80,13 @@ func New(dir string, environ []string) (*Source, error) {
 // the next request on.
 //
 // Errors wrap ErrName; ErrMissing, also for an empty value; or ErrInvalid for a file that is too
-// large or not a regular file. Each says how to fix it.
+// large or not a regular file, and for a reserved secret. Each says how to fix it.
 func (s *Source) Get(name string) (string, error) {
 	if !namePattern.MatchString(name) {
 		return "", fmt.Errorf("%.80q: %w", name, ErrName)
+	}
+	if purpose := s.reserved[name]; purpose != "" {
+		return "", fmt.Errorf("secret %s is %w: %s, so no saga may have it", name, ErrInvalid, purpose)
 	}
 	value, ok := s.env[name]
 	if !ok && s.dir != "" {
@@ -96,6 +100,16 @@ func (s *Source) Get(name string) (string, error) {
 	}
 	s.given.add(value)
 	return value, nil
+}
+
+// Reserve keeps a secret of the server itself from sagas, which anybody writes who may publish
+// definitions: from now on, Get returns an error that says what the secret is for. Call it before
+// the source is used concurrently.
+func (s *Source) Reserve(name, purpose string) {
+	if s.reserved == nil {
+		s.reserved = make(map[string]string)
+	}
+	s.reserved[name] = purpose
 }
 
 func (s *Source) missing(name string) error {

@@ -173,3 +173,21 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A reserved secret is still redacted.
+func TestReserve(t *testing.T) {
+	s, err := New("", []string{"RECOURSE_SECRET_KEY=0123456789abcdef"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get("KEY"); err != nil {
+		t.Fatal(err)
+	}
+	s.Reserve("KEY", "it signs anchors")
+	if v, err := s.Get("KEY"); v != "" || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "it signs anchors") || strings.Contains(err.Error(), "0123") {
+		t.Errorf("%q %v", v, err)
+	}
+	if out := s.Redact("a 0123456789abcdef b"); strings.Contains(out, "0123") {
+		t.Error(out)
+	}
+}

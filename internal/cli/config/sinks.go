@@ -78,12 +78,16 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 		}
 	}
 	for _, kind := range c.Notify {
-		if kind != "all" && !slices.Contains(notify.Kinds, kind) {
-			return fmt.Errorf("notify of %s: there is no %q%s; there are %s, and all", c.Name, kind, dsl.Suggest(kind, notify.Kinds), strings.Join(notify.Kinds, ", "))
+		if known := append(slices.Clone(notify.Kinds), notify.Anchor); kind != "all" && !slices.Contains(known, kind) {
+			return fmt.Errorf("notify of %s: there is no %q%s; there are %s, and all, which is all but %s", c.Name, kind, dsl.Suggest(kind, known), strings.Join(known, ", "), notify.Anchor)
 		}
 	}
 	if slices.Contains(c.Notify, "all") {
-		c.Notify = notify.Kinds
+		anchors := slices.Contains(c.Notify, notify.Anchor)
+		c.Notify = slices.Clone(notify.Kinds)
+		if anchors {
+			c.Notify = append(c.Notify, notify.Anchor)
+		}
 	}
 	for _, name := range c.Secrets {
 		text, err := src.Get(name)
@@ -102,7 +106,7 @@ func Notices(sinks []outbox.Sink) *notify.Notices {
 	n := &notify.Notices{To: make(map[string][]string)}
 	for _, s := range sinks {
 		for _, kind := range s.Notify {
-			if !slices.Contains(n.To[kind], s.Name) {
+			if kind != notify.Anchor && !slices.Contains(n.To[kind], s.Name) {
 				n.To[kind] = append(n.To[kind], s.Name)
 			}
 		}

@@ -65,6 +65,11 @@ func (d *doctor) secretHosts(src *secrets.Source) {
 	if _, err := config.ReadLimits(d.cmd.Config); err != nil {
 		d.failed("config", err)
 	}
+	if sinks, err := config.ReadSinks(d.cmd.Config, src); err == nil { // else d.sinks reports it
+		if _, err := config.ReadEvidence(d.cmd.Config, src, sinks); err != nil {
+			d.failed("config", err)
+		}
+	}
 	_, unknown, err := config.ReadSecretHosts(d.cmd.Config, src)
 	switch {
 	case err != nil:

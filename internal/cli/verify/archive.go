@@ -133,6 +133,7 @@ func (s *copies) first(j archive.Journal) error {
 	if err := s.define(&one); err != nil {
 		return err
 	}
+	s.compare(&one)
 	s.checker.Add(s.checker.Check(one))
 	return nil
 }

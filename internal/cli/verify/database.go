@@ -177,6 +177,9 @@ func (w *walker) one(h journal.Head) error {
 		case errors.Is(err, journal.ErrNotFound):
 			return nil // deleted concurrently
 		case errors.Is(err, journal.ErrBroken):
+			if w.anchors != nil {
+				w.anchors.See(h.ID)
+			}
 			w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 2, Saga: h.ID, Seq: int64(len(s.Records)) + 1, Text: err.Error()}}})
 			return nil
 		case err != nil:
@@ -196,6 +199,7 @@ func (w *walker) one(h journal.Head) error {
 		if lacking != nil {
 			w.lacks(d, lacking.Error())
 		}
+		w.compare(&s)
 		if s.Head == nil {
 			w.moving++
 		} else if n := len(s.Records); w.ended != nil && !s.Head.EndedAt.IsZero() && n > 0 && len(s.Records[n-1].Hash) == sha256.Size {

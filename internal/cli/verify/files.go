@@ -50,7 +50,9 @@ func (v *check) files(paths []string) error {
 				return cli.Exit(cli.Usage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.Saga, other, file))
 			}
 			seen[ex.Saga] = file
-			v.checker.Add(v.checker.Check(v.exported(ex)))
+			s := v.exported(ex)
+			v.compare(&s)
+			v.checker.Add(v.checker.Check(s))
 		}
 	}
 	return nil
@@ -88,7 +90,7 @@ func (c *Command) names(file string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(slices.Concat([]string{c.Ledger, c.Starts, c.Canaries}, c.Definitions, c.Actions), func(other string) bool {
+	return slices.ContainsFunc(slices.Concat([]string{c.Ledger, c.Starts, c.Canaries}, c.Anchors, c.Definitions, c.Actions), func(other string) bool {
 		there, err := os.Stat(other)
 		return err == nil && os.SameFile(info, there)
 	})

@@ -7,27 +7,30 @@ import (
 	"strings"
 
 	"recourse/internal/cli"
+	"recourse/internal/evidence"
 	"recourse/internal/invariant"
 	"recourse/internal/story"
 )
 
 // Verdict is the output of verify with -o json.
 type Verdict struct {
-	OK         bool         `json:"ok"` // there is no violation
-	Sagas      int          `json:"sagas"`
-	Records    int          `json:"records"`
-	Live       int          `json:"live"`       // sagas that have not ended
-	Replayed   int          `json:"replayed"`   // sagas whose definition was available
-	Requests   int          `json:"requests"`   // writes in the ledger
-	Foreign    int          `json:"foreign"`    // those of none of the sagas
-	Later      int          `json:"later"`      // sagas that changed after the ledger was written
-	Moving     int          `json:"moving"`     // sagas that changed while they were read
-	Archived   int          `json:"archived"`   // sagas of the archive, also those that are still in the database
-	Unfinished int          `json:"unfinished"` // of them, those that are only in objects whose archiver did not finish
-	Violations []violation  `json:"violations"`
-	Checked    []checkedRow `json:"checked"`
-	NotChecked []checkedRow `json:"not_checked"`
-	Missing    []*missing   `json:"missing_definitions"`
+	OK         bool `json:"ok"` // there is no violation
+	Sagas      int  `json:"sagas"`
+	Records    int  `json:"records"`
+	Live       int  `json:"live"`       // sagas that have not ended
+	Replayed   int  `json:"replayed"`   // sagas whose definition was available
+	Requests   int  `json:"requests"`   // writes in the ledger
+	Foreign    int  `json:"foreign"`    // those of none of the sagas
+	Later      int  `json:"later"`      // sagas that changed after the ledger was written
+	Moving     int  `json:"moving"`     // sagas that changed while they were read
+	Archived   int  `json:"archived"`   // sagas of the archive, also those that are still in the database
+	Unfinished int  `json:"unfinished"` // of them, those that are only in objects whose archiver did not finish
+	// Anchors says how much was compared with --anchors.
+	Anchors    *evidence.Count `json:"anchors,omitempty"`
+	Violations []violation     `json:"violations"`
+	Checked    []checkedRow    `json:"checked"`
+	NotChecked []checkedRow    `json:"not_checked"`
+	Missing    []*missing      `json:"missing_definitions"`
 }
 
 type violation struct {
@@ -80,6 +83,10 @@ func (v *check) result() Verdict {
 	r.Sagas, r.Live, r.Records, r.Replayed = t.Sagas, t.Live, t.Records, t.Sagas-t.Undefined
 	r.Requests, r.Foreign, r.Later = t.Requests, t.Foreign, t.Later
 	r.Archived, r.Unfinished = v.archived, v.unfinished
+	if v.anchors != nil {
+		n := v.anchors.Count()
+		r.Anchors = &n
+	}
 	for _, c := range v.checker.Coverage() {
 		row := checkedRow{Invariant: c.N, Text: invariant.Names[c.N], Why: flagged.Replace(c.Why)}
 		if c.Checked {
@@ -102,6 +109,7 @@ var flagged = strings.NewReplacer(
 	"the database's rows", "the database's rows (--database)",
 	"the acknowledged starts", "the acknowledged starts (--starts)",
 	"a ledger without other clients' writes", "a ledger without other clients' writes (--complete)",
+	"signed anchors", "signed anchors (--anchors)",
 	"the secrets to search for", "the secrets to search for (--canaries)",
 )
 
@@ -168,6 +176,7 @@ func (v *check) notes(r Verdict) {
 	if r.Later > 0 {
 		a.Printf("%s changed after the ledger was written: their effects were not compared.\n", cli.Count(r.Later, "saga"))
 	}
+	v.anchorNotes()
 	if r.Moving > 0 {
 		a.Printf("%s changed while being read, twice: journal checked, row not compared.\n", cli.Count(r.Moving, "saga"))
 	}

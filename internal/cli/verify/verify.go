@@ -13,6 +13,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/definition"
+	"recourse/internal/evidence"
 	"recourse/internal/invariant"
 	"recourse/saga"
 )
@@ -35,6 +36,8 @@ type Command struct {
 	Keyless     []string `sep:"none" placeholder:"SERVICE" help:"A service of the ledger that ignores idempotency keys; repeatable."`
 	Skew        string   `default:"2s" placeholder:"SPAN" help:"Time that the ledger's clock may lag behind the database's; default ${default}."`
 	Starts      string   `placeholder:"FILE" help:"A file of acknowledged starts, as start -o json prints them; each of them must exist."`
+	Anchors     []string `sep:"none" placeholder:"FILE" help:"A file of anchors, as a sink or the file of evidence got them; repeatable. The journals are compared with them."`
+	AnchorsKey  []string `sep:"none" placeholder:"FILE" help:"The public key that anchors were signed with, in PEM; repeatable."`
 	Canaries    string   `placeholder:"FILE" help:"A file of secrets, one per line, that no journal may contain."`
 }
 
@@ -50,6 +53,11 @@ func (c *Command) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	anchors, err := c.readAnchors(a)
+	if err != nil {
+		return err
+	}
+	cfg.Anchored = anchors != nil
 	actions, err := c.ReadActions(a)
 	if err != nil {
 		return err
@@ -58,7 +66,7 @@ func (c *Command) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	v := &check{app: a, cmd: c, defs: defs, actions: actions, missing: make(map[string]*missing)}
+	v := &check{app: a, cmd: c, defs: defs, actions: actions, missing: make(map[string]*missing), anchors: anchors}
 	switch {
 	case c.Database != "":
 		err = v.database(cfg)
@@ -72,6 +80,7 @@ func (c *Command) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	v.anchored()
 	if c.Since != "" && v.checker.Totals().Sagas == 0 {
 		return cli.Exit(cli.NotFound, fmt.Errorf("no saga was started since %s: nothing was checked", c.Since))
 	}
@@ -92,7 +101,8 @@ type check struct {
 	ended map[uuid.UUID][sha256.Size]byte
 	// Sagas of the archive that are only in objects whose archiver did not finish.
 	unfinished int
-	archived   int // sagas of the archive
+	archived   int           // sagas of the archive
+	anchors    *evidence.Set // nil: none were given
 }
 
 // missing is a definition of checked sagas that is not available.

@@ -69,6 +69,7 @@ func (s *sim) check() {
 		sagas = append(sagas, invariant.Saga{ID: h.ID, Definition: s.defs[h.Definition], Head: &h, Records: records, Machine: m})
 	}
 	digest.Sum(s.result.Digest[:0])
+	s.checkAnchors(journals)
 	for _, h := range heads {
 		if p := machines[h.Parent]; !h.Parent.IsNil() && p != nil && p.Status().Terminal() {
 			s.checkChild(h, p, journals[h.Parent])

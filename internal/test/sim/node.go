@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
+	"recourse/internal/evidence"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -36,6 +37,10 @@ type node struct {
 	memory answerMemory      // of responses
 	window *engine.MessageWindow
 	loads  map[uuid.UUID]int // how many loads of each saga are in flight
+
+	heads    *evidence.Heads // of the journals that it appended to since the last anchor
+	chain    *evidence.Chain
+	anchored time.Time // when it last signed
 }
 
 var ctx = context.Background()
@@ -82,6 +87,7 @@ func (n *node) boot() {
 	for range lanes {
 		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxSagaBytes, Random: n.s.rng.Uint64, Notices: notices()}))
 	}
+	n.heads, n.chain, n.anchored = &evidence.Heads{}, evidence.NewChain(anchorKey, n.name+"-"+strconv.Itoa(n.epoch)), n.s.now
 	n.register()
 	n.every(ttl/3, n.renew)
 	n.every(poll, n.scan)
@@ -183,6 +189,7 @@ func (n *node) stop() {
 		if err := n.s.store.Release(ctx, n.lease.Node()); err != nil {
 			panic(err)
 		}
+		n.anchor(true)
 		n.die(n.s.between(100*time.Millisecond, ttl))
 	}
 	gone()
@@ -238,6 +245,10 @@ func (n *node) do(i int, eff engine.Effect) {
 				n.s.violate(m.Saga, "12: memory of %d messages was returned that were not in flight", m.Messages)
 			}
 		}
+	case engine.Acquired:
+		n.acquired(eff)
+	case engine.Advanced:
+		n.advanced(eff)
 	case engine.Took:
 		eff.Reply.(*asked).took = eff.Took
 	case engine.Replied:

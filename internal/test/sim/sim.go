@@ -19,6 +19,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/archive"
+	"recourse/internal/evidence"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
@@ -86,6 +87,7 @@ type sim struct {
 	gone      map[uuid.UUID]deleted
 	archiver  *archive.Archiver
 	archive   *archive.Reader
+	anchors   []evidence.Line // in the order in which they were signed
 
 	result Result
 }

@@ -1,0 +1,102 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"recourse/journal"
+)
+
+const (
+	// slack covers a lease, and the time until its end is noticed.
+	slack = time.Minute
+	// startedWithin bounds the search for what a dead node left: it finds only sagas that were
+	// started that long before, because no index has the times at which sagas ended.
+	startedWithin = time.Hour
+	headsPage     = 500
+	recordsPage   = 1000
+)
+
+// begin anchors what the processes before this one left, if they died.
+func (s *Signer) begin(ctx context.Context) error {
+	fired, err := s.cfg.Store.Fired(ctx)
+	if err != nil {
+		return err
+	}
+	if at := fired[mark]; !at.IsZero() {
+		if err := s.left(ctx, at.Add(-2*s.cfg.Every-slack)); err != nil {
+			return err
+		}
+	}
+	return s.watch(ctx)
+}
+
+// watch anchors what a node left that has ended since the last call.
+func (s *Signer) watch(ctx context.Context) error {
+	list, err := s.cfg.Store.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	nodes := make(map[string]bool, len(list))
+	for _, n := range list {
+		nodes[n.Node] = true
+	}
+	for name := range s.nodes { // any order
+		if !nodes[name] {
+			if err := s.left(ctx, s.looked.Add(-2*s.cfg.Every-slack)); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	s.nodes, s.looked = nodes, s.cfg.Now()
+	return nil
+}
+
+// left collects the ends of the sagas that no node runs and that changed at since or later. A node
+// anchors those that it runs.
+func (s *Signer) left(ctx context.Context, since time.Time) error {
+	f := journal.Filter{From: journal.FirstID(since.Add(-startedWithin)), Limit: headsPage}
+	for {
+		page, err := s.cfg.Store.Sagas(ctx, f)
+		if err != nil {
+			return err
+		}
+		for i := range page.Heads {
+			if h := &page.Heads[i]; h.Owner == "" && !h.UpdatedAt.Before(since) {
+				if err := s.end(ctx, h); err != nil {
+					return err
+				}
+			}
+		}
+		if len(page.Heads) < headsPage {
+			return nil
+		}
+		f.Before = page.Heads[len(page.Heads)-1].ID
+	}
+}
+
+// end collects the end of a saga's journal. Its row may be older than its last record.
+func (s *Signer) end(ctx context.Context, h *journal.Head) error {
+	head := Head{Saga: h.ID, DeleteAt: h.DeleteAt}
+	for after := max(h.Seq-1, 0); ; after = head.Seq {
+		records, err := s.cfg.Store.Records(ctx, h.ID, after, recordsPage)
+		if err != nil {
+			if errors.Is(err, journal.ErrNotFound) {
+				return nil // it was deleted in the meantime
+			}
+			return err
+		}
+		if n := len(records); n > 0 {
+			head.Seq, head.Hash = records[n-1].Seq, records[n-1].Hash
+		}
+		if len(records) < recordsPage {
+			break
+		}
+	}
+	if head.Seq > 0 {
+		s.heads.Add(head)
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package evidence
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/engine"
+	"recourse/internal/notify"
+	"recourse/journal"
+	"recourse/journal/memory"
+)
+
+// rig is a Signer with a store whose clock the test sets.
+type rig struct {
+	*testing.T
+	store *memory.Store
+	fault *faulty
+	now   time.Time
+	file  string
+}
+
+// faulty is a store that can refuse events.
+type faulty struct {
+	*memory.Store
+	err error
+}
+
+func (f *faulty) PutEvents(ctx context.Context, events []journal.Event) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.PutEvents(ctx, events)
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{T: t, now: time.Now().UTC().Truncate(time.Millisecond), file: filepath.Join(t.TempDir(), "anchors.ndjson")}
+	r.store = memory.New(memory.Config{Now: func() time.Time { return r.now }})
+	r.fault = &faulty{Store: r.store}
+	return r
+}
+
+func (r *rig) signer() *Signer {
+	return NewSigner(Config{Options: Options{Key: key(1), File: r.file, Sinks: []string{"one", "two"}}, Store: r.fault,
+		Node: func() string { return "n" }, Now: func() time.Time { return r.now }})
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// set reads the file of anchors.
+func (r *rig) set() *Set {
+	r.Helper()
+	f, err := os.Open(r.file)
+	r.must(err)
+	defer f.Close()
+	s := NewSet([]ed25519.PublicKey{public(1)})
+	r.must(s.Read("a", f))
+	return s
+}
+
+// grown is what an engine reports: a saga has n records now.
+func grown(id uuid.UUID, n int) engine.Growth {
+	return engine.Growth{Saga: id, Records: written(id, n, "10.50")[n-1:], DeleteAt: noon}
+}
+
+func TestSigner(t *testing.T) {
+	r := newRig(t)
+	s := r.signer()
+	s.Appended(grown(saga(1), 2))
+	s.Appended(grown(saga(1), 3))
+	s.Appended(grown(saga(2), 1))
+	r.must(s.Once(t.Context()))
+	r.must(s.Once(t.Context())) // nothing has happened
+	s.Appended(grown(saga(1), 5))
+	s.Run(cancelled())
+	s.Close()
+	set := r.set()
+	found := append(set.Problems(), set.Check(saga(1), written(saga(1), 5, "10.50"))...)
+	found = append(found, set.Check(saga(2), written(saga(2), 1, "10.50"))...)
+	if d := cmp.Diff(Count{Anchors: 3, Whole: 2}, set.Count()); d != "" || len(found) > 0 {
+		t.Errorf("problems %v, count (-want +got) %s", found, d)
+	}
+	if ends := set.Ends(); len(ends) != 1 || !ends[0].Last || ends[0].Node != "n" {
+		t.Errorf("the chains end with %+v", ends)
+	}
+	list, err := r.store.ClaimEvents(t.Context(), 100, time.Minute)
+	r.must(err)
+	of := map[string]*Set{"one": NewSet([]ed25519.PublicKey{public(1)}), "two": NewSet([]ed25519.PublicKey{public(1)})}
+	for _, d := range list {
+		var head struct {
+			Type, Subject, ID string
+			Data              json.RawMessage
+		}
+		r.must(json.Unmarshal(d.Data, &head))
+		if head.Type != notify.AnchorEvent || head.ID != d.ID.String() || head.Subject != s.chain.name {
+			t.Errorf("event %s", d.Data)
+		}
+		r.must(of[d.Sink].Read(d.Sink, strings.NewReader(string(d.Data))))
+	}
+	for sink, set := range of {
+		if set.Count().Anchors != 3 || len(set.Problems()) > 0 {
+			t.Errorf("%s has %+v, %v", sink, set.Count(), set.Problems())
+		}
+	}
+	if info, err := os.Stat(r.file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of anchors: %v %v", info.Mode(), err)
+	}
+}
+
+// cancelled returns a context that is done, with which Run only begins.
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// With more journals than fit into one anchor there are several at once.
+func TestManyHeads(t *testing.T) {
+	r := newRig(t)
+	s := r.signer()
+	const sagas = 2*MaxLeaves + 1
+	var ids []uuid.UUID
+	for range sagas {
+		ids = append(ids, uuid.Must(uuid.NewV7()))
+		s.Appended(grown(ids[len(ids)-1], 1))
+	}
+	s.ran = true
+	s.Close()
+	set := r.set()
+	for _, id := range ids {
+		if found := set.Check(id, written(id, 1, "")); len(found) > 0 {
+			t.Fatal(found)
+		}
+	}
+	if n := set.Count(); n.Anchors != 3 || n.Whole != sagas || len(set.Problems()) > 0 {
+		t.Errorf("%+v, %v", n, set.Problems())
+	}
+	for _, d := range mustClaim(t, r.store) {
+		if len(d.Data) > 64<<10 {
+			t.Errorf("an event has %d bytes", len(d.Data))
+		}
+	}
+	last := 0
+	for _, a := range set.chains[s.chain.name] {
+		if a.Last {
+			last++
+		}
+	}
+	if last != 1 || !set.Ends()[0].Last {
+		t.Errorf("%d anchors say that they are the last", last)
+	}
+}
+
+func mustClaim(t *testing.T, s *memory.Store) []journal.Delivery {
+	t.Helper()
+	list, err := s.ClaimEvents(t.Context(), 1000, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// While an anchor cannot be stored, heads wait, and no anchor is lost or in a file twice.
+func TestOutage(t *testing.T) {
+	r := newRig(t)
+	s := r.signer()
+	s.Appended(grown(saga(1), 2))
+	r.fault.err = errors.New("no connection")
+	for range 3 {
+		if err := s.Once(t.Context()); !errors.Is(err, r.fault.err) {
+			t.Errorf("it says %v", err)
+		}
+		s.Appended(grown(saga(1), 3))
+	}
+	r.fault.err = nil
+	r.must(s.Once(t.Context()))
+	set := r.set()
+	if found := append(set.Problems(), set.Check(saga(1), written(saga(1), 3, "10.50"))...); len(found) > 0 || set.Count().Anchors != 2 || set.Count().Whole != 1 {
+		t.Errorf("problems %v, %+v", found, set.Count())
+	}
+	if n := len(mustClaim(t, r.store)); n != 4 {
+		t.Errorf("%d events for two sinks, want 4", n)
+	}
+	r.file = filepath.Join(t.TempDir(), "none", "anchors.ndjson")
+	if err := r.signer().Once(t.Context()); err == nil || !strings.Contains(err.Error(), "the file of anchors") {
+		t.Errorf("without a directory it says %v", err)
+	}
+}
+
+// A line that a crash has cut stays on a line of its own.
+func TestCutLine(t *testing.T) {
+	r := newRig(t)
+	r.must(os.WriteFile(r.file, []byte(`{"anchor":"{\"reco`), 0o600))
+	r.must(r.signer().Once(t.Context()))
+	r.must(r.signer().Once(t.Context()))
+	if n := r.set().Count(); n.Anchors != 2 || n.Damaged != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// ended appends a saga that has ended, and whose node was killed before it anchored it.
+func (r *rig) ended(node string) uuid.UUID {
+	r.Helper()
+	id := uuid.Must(uuid.NewV7AtTime(r.now))
+	results, err := r.store.Append(r.Context(), node, []journal.Append{{Saga: id, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: r.now},
+		Records: written(id, 3, "10.50"), Row: &journal.Row{Status: "succeeded", Seq: 3, UpdatedAt: r.now, EndedAt: r.now, DeleteAt: r.now.Add(time.Hour)}, Release: true}})
+	r.must(err)
+	r.must(results[0].Err)
+	return id
+}
+
+// What a node has left that was killed is anchored when the next one begins, or by one that
+// notices it.
+func TestLeftBehind(t *testing.T) {
+	for _, noticed := range []bool{false, true} {
+		r := newRig(t)
+		old := r.now
+		for _, node := range []string{"dead", "other"} {
+			_, err := r.store.Register(t.Context(), node, time.Second)
+			r.must(err)
+		}
+		first := r.signer()
+		r.must(first.begin(t.Context()))
+		r.must(first.Once(t.Context()))
+		r.now = r.now.Add(50 * time.Second)
+		id := r.ended("dead")
+		r.now = r.now.Add(10 * time.Second)
+		_, err := r.store.Renew(t.Context(), "other", time.Second) // it takes over
+		r.must(err)
+		s := first
+		if noticed {
+			r.must(s.Once(t.Context()))
+		} else {
+			s = r.signer()
+			r.must(s.begin(t.Context()))
+			r.must(s.Once(t.Context()))
+		}
+		set := r.set()
+		if found := set.Check(id, written(id, 3, "10.50")); len(found) > 0 || set.Count().Whole != 1 || len(set.Problems()) > 0 {
+			t.Errorf("noticed %v: %v %v %+v", noticed, found, set.Problems(), set.Count())
+		}
+		if gone := set.Missing(old.Add(2 * time.Hour)); len(gone) > 0 {
+			t.Errorf("%v", gone)
+		}
+		if i := slices.IndexFunc(set.journals[id], func(p point) bool { return p.DeleteAt.IsZero() }); i >= 0 {
+			t.Error("the anchor does not say when the saga may be deleted")
+		}
+	}
+}
