@@ -147,7 +147,7 @@ func (l *load) verify(t *testing.T) evidence {
 	wrong = append(wrong, e.check()...)
 	for i := max(0, len(e.starts)-20); i < len(e.starts); i++ {
 		s := e.starts[i]
-		status, body := l.request("POST", "/v1/sagas", []byte(l.started[s.Key]), "Idempotency-Key", s.Key)
+		status, body := l.repeated(s.Key)
 		if status != http.StatusOK || sagaOf(t, body) != s.ID {
 			wrong = append(wrong, fmt.Sprintf("key %s of saga %s is answered %d %.200s", s.Key, s.ID, status, body))
 		}
@@ -164,6 +164,17 @@ func (l *load) verify(t *testing.T) evidence {
 	}
 	l.log(t, e)
 	return e
+}
+
+// repeated sends an acknowledged start again, as a client would: for some seconds, while a node does
+// not answer or refuses for now.
+func (l *load) repeated(key string) (status int, body []byte) {
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(100 * time.Millisecond) {
+		status, body = l.request("POST", "/v1/sagas", []byte(l.started[key]), "Idempotency-Key", key)
+		if now := time.Now(); now.After(deadline) || status != 0 && status != http.StatusServiceUnavailable {
+			return status, body
+		}
+	}
 }
 
 // log logs the counts of the evidence.

@@ -201,6 +201,16 @@ func (f *fleet) freeze(p *process) {
 	p.signal(syscall.SIGCONT)
 }
 
+// thaw lets all nodes run. Two strikes may freeze one node, and the first thaw may come before the
+// second signal.
+func (f *fleet) thaw() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.live {
+		p.signal(syscall.SIGCONT)
+	}
+}
+
 // frozen is how long a node is frozen: its lease ends, others check each third of theirs, and take
 // it over.
 func (f *fleet) frozen() time.Duration { return f.cfg.lease + f.cfg.lease*2/3 }
