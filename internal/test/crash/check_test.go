@@ -166,8 +166,8 @@ func (l *load) verify(t *testing.T) evidence {
 	return e
 }
 
-// repeated sends an acknowledged start again, as a client would: for some seconds, while a node does
-// not answer or refuses for now.
+// repeated sends an acknowledged start again, as a client would: for some seconds, while a node
+// does not answer or refuses for now.
 func (l *load) repeated(key string) (status int, body []byte) {
 	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(100 * time.Millisecond) {
 		status, body = l.request("POST", "/v1/sagas", []byte(l.started[key]), "Idempotency-Key", key)
