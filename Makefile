@@ -109,7 +109,7 @@ crash: ## kill, freeze and fail the real program at every point, once with -race
 
 ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/pgha
-	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/crash -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
+	RECOURSE_RESTART_EXACT=1 $(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/crash -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
 	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestMemory|TestOldPrimaryLives|TestUnknownIdentity|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 IMAGE ?= recourse

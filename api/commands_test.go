@@ -227,8 +227,8 @@ func TestCancelTerminal(t *testing.T) {
 	x := newFixture(t)
 	x.publish(echoDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "echo"}`, header{"Prefer", "wait=20"}).want(201).saga().ID
-	for _, do := range []string{"cancel", "pause", "resume", "compensate"} {
-		if p := x.do("POST", "/v1/sagas/"+id+"/"+do, `{"reason": "r"}`).problem(409, "terminal"); p.Saga != id {
+	for do, want := range map[string]code{"cancel": "terminal", "pause": "terminal", "resume": "terminal", "compensate": "nothing_to_undo"} {
+		if p := x.do("POST", "/v1/sagas/"+id+"/"+do, `{"reason": "r"}`).problem(409, want); p.Saga != id {
 			t.Errorf("%s: problem names %q", do, p.Saga)
 		}
 	}
