@@ -14,7 +14,7 @@ PG      := $(GO) run ./internal/test/pgserver/run --
 # reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash ha container examples agents fuzz bench bench-scale bench-peers bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash crash-race ha container examples agents fuzz bench bench-scale bench-peers bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,17 +43,23 @@ build: ## build bin/recourse, and bin/world, the mock services
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
 # detector has nothing to find in their tests, and makes them ten times slower.
 UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/replay internal/test/sim
+# The tests of these packages drive the real program, which they build themselves. The race detector
+# would look only at the tests, and take the processor that the program needs to keep its times. They
+# run before the others compile, for the same reason.
+DRIVERS := internal/test/crash internal/test/examples internal/test/browser
 # The packages that take longest begin first, so that none of them is left at the end while a core
 # idles.
-LONGEST := internal/test/crash cmd/recourse internal/test/browser internal/test/examples api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
+LONGEST := cmd/recourse api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
+drivers  = $(filter $(addprefix $(module)/,$(DRIVERS)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter $(module)/$(p),$(listed)))
-raced    = $(longest) $(filter-out $(unraced) $(longest),$(listed))
+raced    = $(longest) $(filter-out $(unraced) $(drivers) $(longest),$(listed))
 test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(GO) test -vet=off $(unraced))
-	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 4 -timeout 25m $(raced))
+	$(if $(drivers),$(PG) $(GO) test -vet=off -p 3 -timeout 25m $(drivers))
+	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 3 -timeout 25m $(raced))
 
 # What needs no database, server or second process.
 SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/cli ./internal/cli/config ./internal/cli/export ./internal/cli/remote ./internal/cli/view ./internal/story/... ./internal/costs/...
@@ -103,9 +109,11 @@ prove: ## the full check of the promises: lint, sim, mutants, crash and fuzz; CI
 
 ROUNDS ?= 20
 # Fail-over, restarts and large answers have no rounds: they are in test and ha.
-crash: ## kill, freeze and fail the real program at every point, once with -race and ROUNDS times
-	RECOURSE_CRASH_RACE=1 $(PG) $(GO) test -v -count 1 -timeout 1h ./internal/test/crash -run 'TestStrike|TestErrorsAlone|TestRandomKills'
+crash: crash-race ## kill, freeze and fail the real program at every point, once with -race and ROUNDS times
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/test/crash -skip 'TestFailover|TestRestartGoesOnAtOnce|TestManyLargeAnswers'
+
+crash-race: ## the part of crash that has a program with the race detector
+	RECOURSE_CRASH_RACE=1 $(PG) $(GO) test -v -count 1 -timeout 1h ./internal/test/crash -run 'TestStrike|TestErrorsAlone|TestRandomKills'
 
 ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/pgha
