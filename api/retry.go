@@ -36,17 +36,30 @@ func (s *server) retry(c echo.Context) error {
 	return l.answer(c, http.StatusAccepted)
 }
 
-// retryEnded starts a new saga of the same definition with the same input.
-func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
+// refuseRetry returns why a saga is not retried as a new one, from its beginning or from a step;
+// nil: it is.
+func refuseRetry(l *live) *problem {
 	switch {
+	case !l.ended():
+		return fail("saga_live", "it has not ended, so it is retried itself, and not as a new saga").of(l.id)
 	case !l.m.UndoOf().IsNil():
 		return fail("not_available", "a saga that undoes another one is not retried: undo by hand what its `residual` names").of(l.id)
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
 	case l.def.Session != nil:
 		return fail("not_available", "a session is not retried: open another one").of(l.id)
-	case cmd.Path != "": // new_key makes no difference: the keys of a new saga are new
-		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` out").of(l.id)
+	}
+	return nil
+}
+
+// retryEnded starts a new saga of the same definition with the same input, from its beginning or
+// from a step. new_key makes no difference: the keys of a new saga are new.
+func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
+	switch wrong := refuseRetry(l); {
+	case wrong != nil:
+		return wrong
+	case cmd.Path != "":
+		return s.retryFrom(c, l, cmd)
 	}
 	body, err := s.body(c)
 	if err != nil {

@@ -78,6 +78,7 @@ func (s *server) routes() []route {
 		post(saga+"/pause", opOperate, s.pause),
 		post(saga+"/resume", opOperate, s.resume),
 		post(saga+"/retry", opOperate, s.retry),
+		get(saga+"/retry", opRead, s.showRetry),
 		{method: http.MethodPost, path: saga + "/compensate", op: opOperate, handler: s.compensate, keyed: true, stream: true},
 		get(saga+"/undo", opRead, s.showUndo),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),

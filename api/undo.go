@@ -16,9 +16,9 @@ import (
 	"recourse/saga/machine"
 )
 
-// maxUndone is how large the data of a saga's records may be, in bytes, so that the saga can be
-// undone after its end: the saga that undoes it has a copy of them.
-const maxUndone = 16 << 20
+// maxOrigin is how large the data of a saga's records may be, in bytes, so that another saga can
+// undo it after its end, or go on from one of its steps: that saga has a copy of them.
+const maxOrigin = 16 << 20
 
 // undoKey is the start key of the saga that undoes another one. It makes that saga the only one.
 func undoKey(of uuid.UUID) string { return journal.UndoKeyPrefix + of.String() }
@@ -30,7 +30,7 @@ type undoView struct {
 	Until    *saga.Time             `json:"until,omitempty"` // absent: for a live saga, or if nothing is to be undone
 	Steps    []undoStep             `json:"steps"`
 	Stays    []compensation.Residue `json:"stays"`
-	Refused  []undoRefusal          `json:"refused,omitempty"`
+	Refused  []obstacle             `json:"refused,omitempty"`
 	Undo     string                 `json:"undo,omitempty"` // the saga that undoes it, or has undone it
 }
 
@@ -44,7 +44,8 @@ type undoStep struct {
 	Note    string        `json:"note,omitempty"`
 }
 
-type undoRefusal struct {
+// obstacle says why an ended saga is not undone, or not retried from a step.
+type obstacle struct {
 	Path   string `json:"path,omitempty"`
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
@@ -78,7 +79,7 @@ func (s *server) undoOf(ctx context.Context, l *live) (undoView, error) {
 		v.Live = true
 		if _, err := l.m.Validate(uuid.Nil, saga.Command{Do: saga.Compensate{}}); err != nil {
 			p := asProblem(err)
-			v.Refused = []undoRefusal{{Code: strings.TrimPrefix(p.Type, problemType), Detail: p.Title}}
+			v.Refused = []obstacle{{Code: strings.TrimPrefix(p.Type, problemType), Detail: p.Title}}
 			return v, nil
 		}
 		v.Possible = true
@@ -97,14 +98,7 @@ func (s *server) undoOf(ctx context.Context, l *live) (undoView, error) {
 		v.Undo = head.ID.String()
 	}
 	p := l.m.PlanUndo(s.cfg.Engine.Now())
-	if wrong := s.refuseUndo(l, p); wrong != nil {
-		for _, r := range p.Refused {
-			v.Refused = append(v.Refused, undoRefusal(r))
-		}
-		if v.Refused == nil {
-			v.Refused = []undoRefusal{{Code: strings.TrimPrefix(wrong.Type, problemType), Detail: wrong.Detail}}
-		}
-	}
+	v.Refused = obstacles(p.Refused, s.refuseUndo(l, p))
 	v.Possible = v.Refused == nil && head == nil
 	v.Until = instant(p.Until)
 	v.Stays = append(v.Stays, p.Stays...)
@@ -112,6 +106,17 @@ func (s *server) undoOf(ctx context.Context, l *live) (undoView, error) {
 		v.Steps = append(v.Steps, undoStep{Path: step.Path, Kind: step.Kind, Use: step.Use, Until: instant(step.Until), Request: step.Request, Key: step.Key, Note: step.Note})
 	}
 	return v, nil
+}
+
+// obstacles lists what a plan names, or else why the API refuses it; nil: nothing prevents it.
+func obstacles(planned []machine.Obstacle, wrong *problem) (list []obstacle) {
+	for _, r := range planned {
+		list = append(list, obstacle(r))
+	}
+	if list == nil && wrong != nil {
+		list = []obstacle{{Code: strings.TrimPrefix(wrong.Type, problemType), Detail: wrong.Detail}}
+	}
+	return list
 }
 
 // undoing returns the saga that undoes the one with this id; nil: there is none.
@@ -129,16 +134,21 @@ func (s *server) refuseUndo(l *live, p machine.UndoPlan) *problem {
 	case l.archived != nil:
 		return fail("saga_archived", "it is in the archive since %s, where nothing changes it: undo its effects by hand", l.archived.At).of(l.id)
 	case len(p.Refused) > 0:
-		first := p.Refused[0]
-		wrong := fail(code(first.Code), "%s", first.Text()).of(l.id).at(first.Path)
-		for _, r := range p.Refused {
-			wrong.Errors = append(wrong.Errors, saga.Finding{Code: r.Code, Detail: r.Text()})
-		}
-		return wrong
-	case l.bytes > maxUndone:
-		return fail("undo_too_large", "its journal has %d bytes, and a saga with more than %d is not undone after its end: undo its effects by hand", l.bytes, maxUndone).of(l.id)
+		return l.prevented(p.Refused)
+	case l.bytes > maxOrigin:
+		return fail("undo_too_large", "its journal has %d bytes, and a saga with more than %d is not undone after its end: undo its effects by hand", l.bytes, maxOrigin).of(l.id)
 	}
 	return nil
+}
+
+// prevented returns the problem for what prevents an undo or a retry.
+func (l *live) prevented(by []machine.Obstacle) *problem {
+	first := by[0]
+	wrong := fail(code(first.Code), "%s", first.Text()).of(l.id).at(first.Path)
+	for _, r := range by {
+		wrong.Errors = append(wrong.Errors, saga.Finding{Code: r.Code, Detail: r.Text()})
+	}
+	return wrong
 }
 
 // undoEnded starts the saga that undoes one that has succeeded, or finds the one that was started
@@ -173,10 +183,16 @@ func (s *server) undoEnded(c echo.Context, l *live, cmd saga.Command) error {
 	return s.answerStart(c, begun, replayed, wait)
 }
 
-// mayDelete refuses to delete a saga that undoes another one which could then be undone again.
+// mayDelete refuses to delete a saga that undoes another one, or goes on from it, which could then
+// be undone, or taken over, a second time.
 func (s *server) mayDelete(ctx context.Context, id uuid.UUID) error {
 	head, err := s.cfg.Store.Saga(ctx, id)
-	of := head.UndoOf()
+	of, wrong := head.UndoOf(), "undo_kept"
+	does := "undoes saga %s, which could be undone a second time without it"
+	if of.IsNil() {
+		of, wrong = head.GoesOnFrom(), "retry_kept"
+		does = "goes on from a step of saga %s, which could be retried from a step a second time without it"
+	}
 	if err != nil || of.IsNil() {
 		return nil //nolint:nilerr // the deletion will say so
 	}
@@ -186,5 +202,5 @@ func (s *server) mayDelete(ctx context.Context, id uuid.UUID) error {
 	case err != nil:
 		return fmt.Errorf("saga %s: %w", of, err)
 	}
-	return fail("undo_kept", "it undoes saga %s, which could be undone a second time without it: delete that saga first", of).of(id)
+	return fail(code(wrong), "it "+does+": delete that saga first", of).of(id)
 }

@@ -320,9 +320,18 @@ type Start struct {
 // is undone twice. No caller's name, as keys begin with it, has a slash.
 const UndoKeyPrefix = "/undo:"
 
+// RetryKeyPrefix begins the Key of a saga that goes on from a step of another one, as UndoKeyPrefix
+// that of one that undoes it. So no saga's effects are taken over twice.
+const RetryKeyPrefix = "/retry:"
+
 // UndoOf returns the saga that this one undoes; Nil: none.
-func (s Start) UndoOf() uuid.UUID {
-	text, ok := strings.CutPrefix(s.Key, UndoKeyPrefix)
+func (s Start) UndoOf() uuid.UUID { return s.keyOf(UndoKeyPrefix) }
+
+// GoesOnFrom returns the saga from a step of which this one goes on; Nil: none.
+func (s Start) GoesOnFrom() uuid.UUID { return s.keyOf(RetryKeyPrefix) }
+
+func (s Start) keyOf(prefix string) uuid.UUID {
+	text, ok := strings.CutPrefix(s.Key, prefix)
 	if !ok {
 		return uuid.Nil
 	}

@@ -68,9 +68,14 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
-	// UndoOf is the saga that this one undoes, after it has succeeded. Origin is that saga's whole
-	// journal, so that nothing else is needed to undo it.
-	UndoOf  string           `json:"undo_of,omitempty"`
+	// RetryFrom is the step of RetryOf from which this saga goes on. Of the steps before it, this
+	// saga takes over the outcomes of those in Reused.
+	RetryFrom string   `json:"retry_from,omitempty"`
+	Reused    []string `json:"reused,omitempty"`
+	// UndoOf is the saga that this one undoes, after it has succeeded.
+	UndoOf string `json:"undo_of,omitempty"`
+	// Origin is the whole journal of the saga that this one undoes or goes on from, so that nothing
+	// else is needed for it.
 	Origin  []journal.Record `json:"origin,omitempty"`
 	Session *SessionData     `json:"session,omitempty"` // of a session
 	Action  string           `json:"action,omitempty"`  // refund@3, of a saga that only runs this action

@@ -39,7 +39,10 @@ type Definition struct {
 	Checkpoint Checkpoint
 	// Decides has the steps whose results conditions read. With CheckpointDecision, requests wait
 	// for their outcomes.
-	Decides  map[string]bool
+	Decides map[string]bool
+	// Reads has the ids of the steps whose results a step's templates and conditions read, by the
+	// step's id. Those of its compensation are not among them, those of the steps in it are.
+	Reads    map[string][]string
 	Triggers []*Trigger     // events and schedules that start its sagas
 	VarsUsed []string       // names of vars that expressions read, sorted; a start pins their values
 	Pins     map[string]int // versions of the actions that steps use without naming a version

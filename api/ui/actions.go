@@ -29,6 +29,7 @@ type action struct {
 	Danger   bool
 	Modes    bool     // cancel: undo, or leave
 	Signals  []string // names of signals that the saga accepts
+	From     []string // steps that an ended saga can be retried from, besides the first one
 	Budget   bool     // the form has fields for amounts
 	Reason   string   // "", "optional" or "required"
 	Seen     string   // digest of the consequences that the user saw; the command is not sent if they have changed
@@ -86,7 +87,7 @@ func (a action) Button() string {
 
 // see sets the digest of the consequences that the user sees.
 func (a *action) see() {
-	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals)))
+	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals, a.From)))
 	a.Seen = hex.EncodeToString(sum[:8])
 }
 
@@ -123,10 +124,28 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	same := d.allows(saga.Command{Do: saga.Cancel{}}) && slices.Equal(cancel.Undo, forced.Undo)
 	add("operate", !same && d.allows(saga.Command{Do: saga.Compensate{}}), forced)
 	ended := d.ended() && d.Saga.Archived == nil
-	add("operate", ended && d.Saga.Status != saga.Succeeded && d.Session == nil, action{Do: "retry", Title: "Run it again", Reason: "required",
-		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
+	again := action{Do: "retry", Title: "Run it again", Reason: "required", From: d.resumable(),
+		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}}
+	if again.From != nil {
+		again.Then = append(again.Then, "From a later step, it takes over the results of the steps before that one, and does not repeat them. What was undone runs again.")
+	}
+	add("operate", ended && d.Saga.Status != saga.Succeeded && d.Session == nil, again)
 	add("operate", ended, action{Do: "delete", Title: "Delete", Danger: true,
 		Then: []string{"The " + d.Noun() + " and its journal are deleted permanently. Its effects in other services remain."}})
+	return list
+}
+
+// resumable lists the steps that a saga which has ended can be retried from with the results of
+// earlier ones.
+func (d *sagaPage) resumable() (list []string) {
+	if d.machine == nil || !d.ended() || d.Saga.UndoOf != "" || d.Session != nil {
+		return nil
+	}
+	for _, s := range d.machine.Definition().Steps {
+		if p := d.machine.PlanRetry(s.ID); p.Refused == nil && len(p.Reused) > 0 {
+			list = append(list, s.ID)
+		}
+	}
 	return list
 }
 
@@ -296,6 +315,9 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 			body["mode"] = f.Get("mode")
 		}
 	case "retry":
+		if from := f.Get("from"); from != "" {
+			body["from"] = from
+		}
 		return v.again(d, at, body, f)
 	case "budget":
 		method, at, header, done = http.MethodPatch, rest.Path("v1", "sagas", id), asSeen, "The budget is changed."
@@ -322,16 +344,23 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 // again starts a saga again as a new one. The idempotency key is derived from the reason, so
 // pressing the button twice starts one saga.
 func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Values) error {
-	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
+	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("from") + "\n" + f.Get("reason")))
 	var next machine.View
 	r, err := v.api.Send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
 	if err != nil {
 		return v.refused("retry", "", err)
 	}
+	if r.Header.Get("Idempotency-Replayed") != "" && f.Get("from") != "" {
+		return v.done(rest.Path("sagas", next.ID), "This saga has gone on from there before. To go on again, run this one again.")
+	}
 	if r.Header.Get("Idempotency-Replayed") != "" {
 		return v.done(rest.Path("sagas", next.ID), "This saga was started before for the same reason. To start another one, give another reason.")
 	}
-	return v.done(rest.Path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
+	done := "This is the new saga: " + d.Saga.Definition + " runs again."
+	if from := f.Get("from"); from != "" {
+		done = "This is the new saga: " + d.Saga.Definition + " goes on from step " + from + "."
+	}
+	return v.done(rest.Path("sagas", next.ID), done)
 }
 
 // budgetOf returns the budget in a form.

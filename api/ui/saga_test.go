@@ -298,6 +298,22 @@ func TestCommandsApplyToTheStateShown(t *testing.T) {
 	}
 }
 
+// A saga that has ended goes on from a step whose earlier results are there.
+func TestSagaGoesOn(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: stops\non_failure: stop\nsteps:\n  - {id: made, http: \"POST ${vars.things}\", in_doubt: retry, compensate: none}\n  - {id: put, http: \"PUT ${vars.things}/a\", compensate: none}\n")
+	x.fault(world.Rule{Match: world.Match{Method: "PUT"}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: 422}})
+	id := x.start("stops", `null`)
+	x.becomes(id, saga.Failed)
+	to := "/sagas/" + id + "/command/retry"
+	a := x.page("/sagas/"+id).has("Run it again…", `<select name="from">`, "<option>put</option>", "does not repeat them").lacks("<option>made</option>")
+	next := strings.TrimPrefix(x.post(to, append(a.hidden(to), "from", "put", "reason", "fixed")...).want(303).header.Get("Location"), "/sagas/")
+	next, _, _ = strings.Cut(next, "?")
+	x.becomes(next, saga.Succeeded)
+	x.page("/sagas/"+next).has("Runs saga "+id[:8], "again from step put")
+	x.post(to, append(a.hidden(to), "from", "put", "reason", "again")...).want(303)
+}
+
 // After the pivot the page offers undoing, but not cancelling.
 func TestSagaPastPivot(t *testing.T) {
 	x := newSite(t)

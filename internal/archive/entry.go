@@ -30,6 +30,7 @@ type Entry struct {
 	RetryOf    uuid.UUID         `json:"retry_of,omitzero"`
 	ForkedFrom uuid.UUID         `json:"forked_from,omitzero"`
 	UndoOf     uuid.UUID         `json:"undo_of,omitzero"`
+	GoesOnFrom uuid.UUID         `json:"goes_on_from,omitzero"`
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at"`
 	EndedAt    time.Time         `json:"ended_at"`
@@ -39,8 +40,11 @@ type Entry struct {
 // and what belongs to leases.
 func (e *Entry) Head() journal.Head {
 	key := ""
-	if !e.UndoOf.IsNil() {
+	switch {
+	case !e.UndoOf.IsNil():
 		key = journal.UndoKeyPrefix + e.UndoOf.String()
+	case !e.GoesOnFrom.IsNil():
+		key = journal.RetryKeyPrefix + e.GoesOnFrom.String()
 	}
 	return journal.Head{ID: e.Saga,
 		Start: journal.Start{Key: key, Definition: e.Definition, Version: e.Version, SHA256: e.SHA256, Parent: e.Parent, RetryOf: e.RetryOf, ForkedFrom: e.ForkedFrom, CreatedAt: e.CreatedAt},
@@ -50,7 +54,7 @@ func (e *Entry) Head() journal.Head {
 func entryOf(h *journal.Head, last []byte, object string, at time.Time, blobs int) Entry {
 	return Entry{Saga: h.ID, Object: object, ArchivedAt: at, Records: h.Seq, Hash: hex.EncodeToString(last), Blobs: blobs,
 		Definition: h.Definition, Version: h.Version, SHA256: h.SHA256, Status: h.Status, Reason: h.Reason, Labels: h.Labels, Summary: h.Summary,
-		Parent: h.Parent, RetryOf: h.RetryOf, ForkedFrom: h.ForkedFrom, UndoOf: h.UndoOf(), CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt, EndedAt: h.EndedAt}
+		Parent: h.Parent, RetryOf: h.RetryOf, ForkedFrom: h.ForkedFrom, UndoOf: h.UndoOf(), GoesOnFrom: h.GoesOnFrom(), CreatedAt: h.CreatedAt, UpdatedAt: h.UpdatedAt, EndedAt: h.EndedAt}
 }
 
 // packEntries makes an index object.

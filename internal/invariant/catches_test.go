@@ -415,10 +415,32 @@ var bad = []struct {
 		s.Records[0].Data = saga.Encode(d)
 		reseal(s)
 	}},
+	{"goes on from a saga that has succeeded", 31, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		goOnFrom(t, s, slices.Clone(s.Records))
+	}},
+	{"sends a step whose outcome it has taken over", 31, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
+		goOnFrom(t, s, slices.Clone(s.Records))
+	}},
 	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"
 		reseal(s)
 	}},
+}
+
+// goOnFrom makes the saga one that goes on from its last step in another one with the journal.
+func goOnFrom(t *testing.T, s *invariant.Saga, origin []journal.Record) {
+	t.Helper()
+	var d saga.StartedData
+	if err := json.Unmarshal(s.Records[0].Data, &d); err != nil {
+		t.Fatal(err)
+	}
+	last := len(s.Definition.Steps) - 1
+	d.RetryOf, d.RetryFrom, d.Origin = s.ID.String(), s.Definition.Steps[last].ID, origin
+	for _, step := range s.Definition.Steps[:last] {
+		d.Reused = append(d.Reused, step.ID)
+	}
+	s.Records[0].Data = saga.Encode(d)
+	reseal(s)
 }
 
 func TestCatches(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gofrs/uuid/v5"
+
+	"recourse/saga"
 )
 
 // Config is what a Checker knows besides the sagas. A zero field is unknown, and the rules that
@@ -44,6 +46,7 @@ type Checker struct {
 	sends                                        []intended
 	born                                         map[uuid.UUID]bool      // child sagas
 	undos                                        map[uuid.UUID][]*undoOf // by the saga that is undone
+	retries                                      map[uuid.UUID][]*goesOn // by the saga that they go on from
 	ends                                         map[uuid.UUID][]byte    // the last hashes of undoable sagas
 	undoneLater                                  []uuid.UUID
 	unborn                                       []unborn
@@ -53,7 +56,7 @@ type Checker struct {
 
 // New returns a Checker without sagas.
 func New(cfg Config) *Checker {
-	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), undos: make(map[uuid.UUID][]*undoOf), ends: make(map[uuid.UUID][]byte), starts: make(map[uuid.UUID][]Start)}
+	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), undos: make(map[uuid.UUID][]*undoOf), retries: make(map[uuid.UUID][]*goesOn), ends: make(map[uuid.UUID][]byte), starts: make(map[uuid.UUID][]Start)}
 	if cfg.Ledger != nil {
 		c.ledger = newLedger(cfg.Ledger)
 	}
@@ -82,7 +85,8 @@ type Verdict struct {
 	child      bool // another saga started it
 	unborn     []unborn
 	undoes     *undoOf // nil: it undoes no other saga
-	end        []byte  // the hash of its last record, if it can be undone later
+	goesOn     *goesOn // nil: it does not go on from another saga
+	end        []byte  // the hash of its last record, if it can be undone later, or another saga can go on from it
 	// undoneLater says that effects of the saga were undone after its end.
 	undoneLater bool
 }
@@ -108,6 +112,9 @@ func (c *Checker) Add(v Verdict) {
 	c.unborn = append(c.unborn, v.unborn...)
 	if v.undoes != nil {
 		c.undos[v.undoes.original] = append(c.undos[v.undoes.original], v.undoes)
+	}
+	if v.goesOn != nil {
+		c.retries[v.goesOn.original] = append(c.retries[v.goesOn.original], v.goesOn)
 	}
 	if v.end != nil {
 		c.ends[v.saga] = v.end
@@ -141,6 +148,7 @@ func (c *Checker) End() []Violation {
 	c.eachStart()
 	c.eachUnborn()
 	c.eachUndo()
+	c.eachRetry()
 	if c.ledger != nil {
 		c.eachSend()
 		c.effects()
@@ -175,7 +183,8 @@ func (c *sagaCheck) all(s Saga) {
 		return
 	}
 	c.v.live = t.finished == nil
-	if t.machine != nil && t.origin == nil && !t.machine.UndoUntil().IsZero() {
+	failed := t.finished != nil && t.ended() != saga.Succeeded
+	if t.machine != nil && t.origin == nil && (failed || !t.machine.UndoUntil().IsZero()) {
 		c.v.end = t.Records[len(t.Records)-1].Hash
 	}
 	c.chain(t)
@@ -201,6 +210,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.lives(t)
 	c.session(t)
 	c.undoes(t)
+	c.goes(t)
 	c.remains(t)
 	c.ownLeft(t)
 	if c.ledger != nil {

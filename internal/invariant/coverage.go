@@ -59,6 +59,7 @@ var needs = map[int]struct{ must, also []need }{
 	26: {must: []need{definition}},
 	28: {also: []need{definition}},
 	30: {must: []need{anchored}},
+	31: {also: []need{definition, effects}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

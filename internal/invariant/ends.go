@@ -17,8 +17,8 @@ func (c *sagaCheck) succeeded(t *sagaState) {
 	if t.ended() != saga.Succeeded {
 		return
 	}
-	for _, n := range t.order {
-		if n.state != journal.Succeeded || !n.wrote() || !c.ledger.covers(n.do) {
+	for _, n := range t.whole() {
+		if n.state != journal.Succeeded || !n.wrote() || !c.ledger.covers(n.do) || n.undoneBefore {
 			continue
 		}
 		keys, seq := keysOf(n.do), n.do[len(n.do)-1].record.Seq
@@ -42,8 +42,8 @@ func (c *sagaCheck) compensated(t *sagaState) {
 	if t.ended() != saga.Compensated {
 		return
 	}
-	for _, n := range t.order {
-		if t.final(n.path) || !c.comparable(n) || n.skippedByWhen() {
+	for _, n := range t.whole() {
+		if t.final(n.path) || !c.comparable(n) || n.skippedByWhen() || n.undoneBefore {
 			continue
 		}
 		if left := c.remaining(n); left > 0 {
@@ -91,8 +91,8 @@ func (c *sagaCheck) residual(t *sagaState) {
 	for _, left := range t.finished.Residual {
 		named[left.Path] = left.Why
 	}
-	for _, n := range t.order {
-		if t.final(n.path) || !c.comparable(n) {
+	for _, n := range t.whole() {
+		if t.final(n.path) || !c.comparable(n) || n.undoneBefore {
 			continue
 		}
 		why, ok := named[n.path]
@@ -100,7 +100,7 @@ func (c *sagaCheck) residual(t *sagaState) {
 		switch {
 		case left > 0 && !ok && !n.skippedByWhen():
 			c.say(11, seq, "an effect of step %s remains, but `residual` does not name it", n.path)
-		case left <= 0 && strings.HasPrefix(why, "it happened"):
+		case left <= 0 && strings.HasPrefix(why, "it happened") && !c.undoneLater(t, n):
 			c.say(11, seq, "`residual` names step %s, but no effect of it remains", n.path)
 		}
 	}
@@ -116,7 +116,7 @@ func (c *sagaCheck) doubted(t *sagaState) {
 	for _, doubt := range t.finished.Doubts {
 		named[doubt.Path] = true
 	}
-	for _, n := range t.order {
+	for _, n := range t.whole() {
 		if n.state == journal.Succeeded || named[n.path] || !c.comparable(n) || n.skippedByWhen() {
 			continue
 		}

@@ -76,6 +76,7 @@ var Names = map[int]string{
 	28: "after a divergence, a call that may repeat one of an earlier life is sent only if a person has said that it is new",
 	29: "a saga that undoes another one is the only one, begins within the windows, and leaves no effect that `residual` does not name",
 	30: "no record was changed or removed after it was anchored",
+	31: "a saga that goes on from another one is the only one, and repeats neither an outcome that it takes over nor an effect that remains",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

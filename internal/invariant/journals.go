@@ -90,7 +90,7 @@ func (c *sagaCheck) keysOfWay(t *sagaState, n *stepState, list []sent) {
 			continue
 		}
 		if fresh {
-			want = idempotency.Key(t.effectsOf(), r.Path, r.Way, r.Generation)
+			want = idempotency.Key(t.effectsOf(r.Path), r.Path, r.Way, r.Generation)
 		}
 		if r.Key != want {
 			c.say(5, r.Seq, "attempt %d of %s %s has key %s, not %s", r.Attempt, r.Way, r.Path, r.Key, want)
@@ -153,7 +153,7 @@ func (c *sagaCheck) backwards(t *sagaState) {
 			c.say(9, t.Records[t.planAt].Seq, "the plan has %s, which has no compensation", path)
 			continue
 		}
-		if last != nil && n.step.Compensate.Order == last.step.Compensate.Order && n.first > last.first {
+		if last != nil && n.step.Compensate.Order == last.step.Compensate.Order && t.began(n.path) > t.began(last.path) {
 			c.say(9, t.Records[t.planAt].Seq, "the plan undoes %s before %s, which began later", last.path, n.path)
 		}
 		last = n

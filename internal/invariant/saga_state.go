@@ -23,8 +23,10 @@ type sagaState struct {
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
 	finished *saga.FinishedData
-	brokenAt error      // the error of Replay
-	origin   *sagaState // the saga that this one undoes; nil: none
+	brokenAt error           // the error of Replay
+	origin   *sagaState      // the saga that this one undoes; nil: none
+	from     *sagaState      // the saga from a step of which this one goes on; nil: none
+	reused   map[string]bool // ids of the steps whose outcomes it has taken over
 	machine  *machine.Machine
 }
 
@@ -46,7 +48,7 @@ func read(s Saga) (*sagaState, int64, error) {
 		t.data[i] = d
 		if i == 0 {
 			if err := t.readOrigin(); err != nil {
-				return nil, r.Seq, fmt.Errorf("the journal that it undoes: %w", err)
+				return nil, r.Seq, fmt.Errorf("the journal that it begins with: %w", err)
 			}
 		}
 		t.apply(i, r)

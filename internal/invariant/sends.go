@@ -156,8 +156,8 @@ func (c *sagaCheck) unintendedWay(t *sagaState, path string, way journal.Way) {
 	known := keysOf(list)
 	for g := range next + 1 {
 		key := idempotency.Key(t.ID, path, way, g)
-		if n := t.steps[path]; n != nil && way == journal.Undo && t.ended() == saga.Succeeded && undoKeyOf(t.ID, n, key) {
-			continue // the saga that undoes this one has the intent
+		if n := t.steps[path]; n != nil && way == journal.Undo && (t.ended() == saga.Succeeded || t.ended() == saga.Failed) && undoKeyOf(t, n, key) {
+			continue // the saga that undoes this one, or goes on from it, has the intent
 		}
 		if slices.Contains(known, key) {
 			continue

@@ -21,6 +21,8 @@ type stepState struct {
 	ended   time.Time     // of the last forward record that is no intent
 	settled bool          // undone, skipped or abandoned: the compensation has ended
 	lifted  bool          // by a person or by `when`: no compensation was needed
+	// undoneBefore says that the saga whose outcome it is has tried to undo it.
+	undoneBefore bool
 }
 
 // sent is one intent, with the outcome of its attempt.

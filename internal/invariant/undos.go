@@ -20,26 +20,55 @@ type undoOf struct {
 	hash     []byte // of the last record of the original, as the undo has it
 }
 
-// effectsOf returns the id of the saga whose effects the steps are: the namespace of their keys.
-func (t *sagaState) effectsOf() uuid.UUID {
-	if t.origin != nil {
-		return t.origin.ID
+// effectsOf returns the id of the saga whose effect a step is: the namespace of its keys.
+func (t *sagaState) effectsOf(path string) uuid.UUID {
+	switch {
+	case t.origin != nil:
+		return t.origin.effectsOf(path)
+	case t.reuses(path):
+		return t.from.effectsOf(path)
 	}
 	return t.ID
 }
 
 // effect returns the step as the saga that has its effect knows it; nil if there is none.
 func (t *sagaState) effect(path string) *stepState {
-	if t.origin != nil {
-		return t.origin.steps[path]
+	switch {
+	case t.origin != nil:
+		return t.origin.effect(path)
+	case t.reuses(path):
+		return t.from.effect(path)
 	}
 	return t.steps[path]
 }
 
-// readOrigin decodes the journal of the saga that this one undoes.
+// began says in which order steps had their effects: the place of the step's first record. Those
+// that were taken over come first.
+func (t *sagaState) began(path string) int64 {
+	switch {
+	case t.origin != nil:
+		return t.origin.began(path)
+	case t.reuses(path):
+		return t.from.began(path) - int64(len(t.from.Records)) - 1
+	case t.steps[path] != nil:
+		return t.steps[path].first
+	}
+	return 0
+}
+
+// readOrigin decodes the journal of the saga that this one undoes or goes on from.
 func (t *sagaState) readOrigin() error {
 	d, ok := t.data[0].(*saga.StartedData)
-	if !ok || d.UndoOf == "" {
+	switch {
+	case ok && d.UndoOf == "" && d.RetryFrom != "":
+		o, _, err := read(Saga{ID: uuid.FromStringOrNil(d.RetryOf), Definition: t.Definition, Records: d.Origin})
+		if err != nil {
+			return err
+		}
+		t.from = o
+		t.readReused(d)
+		return nil
+	case !ok || d.UndoOf == "":
 		return nil
 	}
 	o, _, err := read(Saga{ID: uuid.FromStringOrNil(d.UndoOf), Definition: t.Definition, Records: d.Origin})
@@ -67,7 +96,7 @@ func (c *sagaCheck) undoes(t *sagaState) {
 	}
 	begun := t.Records[0].At
 	for _, path := range t.plan.Plan {
-		n := o.steps[path]
+		n := o.effect(path)
 		if n == nil || n.step == nil || n.step.Compensate == nil {
 			continue // invariant 9 says so
 		}
@@ -87,7 +116,7 @@ func (c *sagaCheck) undone(t *sagaState) {
 	for _, left := range t.finished.Residual {
 		named[left.Path] = true
 	}
-	for _, was := range t.origin.order {
+	for _, was := range t.origin.whole() {
 		n := t.steps[was.path]
 		if t.final(was.path) || !c.comparable(was) || named[was.path] || was.settled || n != nil && n.skippedByWhen() {
 			continue
@@ -107,12 +136,12 @@ func (c *sagaCheck) undone(t *sagaState) {
 // undoneLater reports whether the effects of a step of a saga that has succeeded were undone by
 // another saga: under the keys of the step's undo, which this saga has not sent.
 func (c *sagaCheck) undoneLater(t *sagaState, n *stepState) bool {
-	if len(n.undo) > 0 || t.ended() != saga.Succeeded {
+	if len(n.undo) > 0 || t.ended() != saga.Succeeded && t.ended() != saga.Failed {
 		return false
 	}
 	for _, key := range keysOf(n.do) {
 		for _, e := range c.ledger.of(key).effects {
-			if c.ledger.undone[e.EffectID] && !slices.ContainsFunc(c.ledger.by[e.EffectID], func(by string) bool { return undoKeyOf(t.ID, n, by) }) {
+			if c.ledger.undone[e.EffectID] && !slices.ContainsFunc(c.ledger.by[e.EffectID], func(by string) bool { return undoKeyOf(t, n, by) }) {
 				return false
 			}
 		}
@@ -121,16 +150,17 @@ func (c *sagaCheck) undoneLater(t *sagaState, n *stepState) bool {
 	return true
 }
 
-// undoKeyOf reports whether a key is that of the step's undo.
-func undoKeyOf(id uuid.UUID, n *stepState, key string) bool {
-	if n.step == nil || n.step.Compensate == nil || n.step.Compensate.UndoWithin == 0 {
+// undoKeyOf reports whether a key is that of an undo of the step by another saga: one that undoes
+// this one, or one that goes on from it.
+func undoKeyOf(t *sagaState, n *stepState, key string) bool {
+	if n.step == nil || n.step.Compensate == nil || t.ended() == saga.Succeeded && n.step.Compensate.UndoWithin == 0 {
 		return false
 	}
 	if !derived(n.step, journal.Undo) {
 		return true // it cannot be known
 	}
 	for g := range maxGenerations {
-		if idempotency.Key(id, n.path, journal.Undo, g) == key {
+		if idempotency.Key(t.effectsOf(n.path), n.path, journal.Undo, g) == key {
 			return true
 		}
 	}
@@ -157,7 +187,7 @@ func (c *Checker) eachUndo() {
 		}
 	}
 	for _, id := range c.undoneLater {
-		if len(c.undos[id]) == 0 {
+		if len(c.undos[id]) == 0 && len(c.retries[id]) == 0 {
 			c.say(29, "an effect of saga %s was undone after its end, and no saga has undone it", id)
 		}
 	}

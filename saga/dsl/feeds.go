@@ -65,6 +65,24 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 	}
 }
 
+// depends records the steps whose results the templates and conditions of a step read, and with
+// them those of the blocks around it.
+func (p *parser) depends(s *scope, refs []expr.Ref) {
+	if s.undo || s.event != nil {
+		return
+	}
+	for _, ref := range refs {
+		if ref.Root != "steps" || len(ref.Path) == 0 {
+			continue
+		}
+		for in := s; in != nil; in = in.parent {
+			if in.self != "" && !slices.Contains(p.def.Reads[in.self], ref.Path[0]) {
+				p.def.Reads[in.self] = append(p.def.Reads[in.self], ref.Path[0])
+			}
+		}
+	}
+}
+
 // loopOf returns the id of the loop that adds a root, "" if none does.
 func (s *scope) loopOf(root string) string {
 	for ; s != nil; s = s.parent {

@@ -89,6 +89,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Templ
 	}
 	p.refs(n, base, n.value[base:], s, t.Refs())
 	p.reads(s, t.Refs())
+	p.depends(s, t.Refs())
 	return t
 }
 
@@ -119,6 +120,7 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 			p.def.Decides[r.Path[0]] = true
 		}
 	}
+	p.depends(s, prog.Refs())
 	return prog
 }
 
@@ -141,5 +143,6 @@ func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 	}
 	p.refs(n, base, text, s, prog.Refs())
 	p.reads(s, prog.Refs())
+	p.depends(s, prog.Refs())
 	return prog
 }

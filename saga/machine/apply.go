@@ -44,7 +44,13 @@ func (m *Machine) apply(r journal.Record) error {
 		if m.session != nil {
 			m.session.since = r.At
 		}
-		return m.pin(d)
+		origin := d.Origin
+		d.Origin = nil // what is in it is in the steps
+		if err := m.pin(d); err != nil || d.RetryFrom == "" {
+			return err
+		}
+		d.Origin = origin
+		return m.goOn(d)
 	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
 		return m.applyStep(r)
 	case journal.Woke:

@@ -78,8 +78,9 @@ type node struct {
 	statusCheck  track  // the status check of `verify`
 	block        *block // set once a block was entered
 	output       json.RawMessage
-	passed       bool // its group has moved on or has ended
-	abandoned    bool // a block around it failed while it was running
+	taken        *taken // nil: this saga has reached it itself
+	passed       bool   // its group has moved on or has ended
+	abandoned    bool   // a block around it failed while it was running
 	// override replaces output in the compensation's templates, if an operator set it.
 	override json.RawMessage
 	// child is the last saga that the step started; the nil UUID: none.
@@ -136,6 +137,9 @@ func (m *Machine) ending(n *node) bool {
 // enter makes the group's next step the current one.
 func (m *Machine) enter(g *group) {
 	g.cur = nil
+	if g == m.forward {
+		m.pass()
+	}
 	if g.over() || g.session != nil {
 		return
 	}

@@ -168,7 +168,7 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 	}
 	for _, n := range m.touched {
 		switch {
-		case !n.childLeft():
+		case !n.childLeft() || n.taken != nil: // the original has told it
 		case m.disowns(n), n.neverStarted: // a lookup may have read a database that was later replaced after a failover
 			list = append(list, m.message(n.child, "revert", saga.Command{Do: saga.Revert{}, Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
 		default:

@@ -281,7 +281,7 @@ func (n *node) forwardKey(m *Machine) string {
 	if n.forward.key != "" {
 		return n.forward.key
 	}
-	return idempotency.Key(m.effectsOf(), n.path, journal.Do, n.forward.generation)
+	return idempotency.Key(m.effectsOf(n), n.path, journal.Do, n.forward.generation)
 }
 
 // compensable returns the output that the step's compensation sees.

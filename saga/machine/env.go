@@ -76,7 +76,7 @@ func (e *env) Root(name string) (any, bool) {
 	case "steps":
 		return stepsRoot{e.m, e.g}, true
 	case "saga":
-		return e.m.about(), true
+		return e.m.about(e.n), true
 	case "result":
 		if e.answer == nil {
 			return nil, false
@@ -144,8 +144,8 @@ func reasonRoot(r *saga.Reason) any {
 	return map[string]any{"code": code, "reason": r.Code, "step": r.Step, "title": r.Title, "detail": r.Detail}
 }
 
-// about returns the root `saga`.
-func (m *Machine) about() map[string]any {
+// about returns the root `saga` as the templates of a step see it.
+func (m *Machine) about(n *node) map[string]any {
 	labels := make(map[string]any, len(m.labels))
 	for k, v := range m.labels { // any order
 		labels[k] = v
@@ -157,10 +157,10 @@ func (m *Machine) about() map[string]any {
 		status = m.endStatus()
 	}
 	return map[string]any{
-		"id":         m.effectsOf().String(),
+		"id":         m.effectsOf(n).String(),
 		"definition": m.started.Definition,
 		"version":    m.started.Version.String(),
-		"started_at": m.startedAt().UTC().Format(journal.TimeFormat),
+		"started_at": m.startedAt(n).UTC().Format(journal.TimeFormat),
 		"labels":     labels,
 		"status":     string(status),
 		"spent":      json.Number(m.account.Spent.Decimal()),

@@ -58,8 +58,9 @@ type Machine struct {
 	// inFlight is the part of the account's reservations that belongs to attempts in flight.
 	inFlight retry.Money
 
-	origin      *origin  // nil: the saga does not undo another one
-	session     *session // nil: not a session
+	origin      *origin         // nil: the saga does not undo another one
+	taken       map[string]bool // ids of steps of the top level whose outcomes are another saga's
+	session     *session        // nil: not a session
 	forward     *group
 	finally     *group
 	steps       map[string]*node // by path; only steps that have a record

@@ -51,7 +51,7 @@ func OwnOf(m *Machine, log *history.Steps, id string) (_ OwnView, ok bool) {
 }
 
 func (m *Machine) ownView(n *node, log *history.Steps, entries []saga.Entry) OwnView {
-	v := OwnView{ID: n.own.id, Path: n.path, Status: m.callStatus(n), Attempt: n.forward.attempts, Key: idempotency.Key(m.effectsOf(), n.path, journal.Do, 0),
+	v := OwnView{ID: n.own.id, Path: n.path, Status: m.callStatus(n), Attempt: n.forward.attempts, Key: idempotency.Key(m.effectsOf(n), n.path, journal.Do, 0),
 		Effect: n.own.data.Effect, Input: n.forward.actionInput, Cost: "0", Undo: m.callUndo(n)}
 	if said := log.Step(n.path); said != nil {
 		v.Cost = said.Cost()

@@ -27,7 +27,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*saga.Reques
 	if env.actionInput, err = m.actionInput(n, s, step, env); err != nil {
 		return nil, "", nil, err
 	}
-	key := idempotency.Key(m.effectsOf(), n.path, way, generation)
+	key := idempotency.Key(m.effectsOf(n), n.path, way, generation)
 	if step.Key != nil {
 		text, err := step.Key.Text(env)
 		if err != nil {

@@ -148,7 +148,7 @@ func (m *Machine) callView(n *node, log *history.Steps, entries []saga.Entry) Ca
 	n = n.answerer()
 	v.WaitsFor, v.Inbox = n.person(entries)
 	if v.Key = n.forward.key; v.Key == "" {
-		v.Key = idempotency.Key(m.effectsOf(), n.path, journal.Do, 0)
+		v.Key = idempotency.Key(m.effectsOf(n), n.path, journal.Do, 0)
 	}
 	switch v.Status {
 	case CallSucceeded, CallUndone:

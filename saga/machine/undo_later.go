@@ -68,22 +68,6 @@ func (m *Machine) adopt(d saga.StartedData) error {
 	return nil
 }
 
-// effectsOf returns the id of the saga whose effects the steps are: the namespace of their keys.
-func (m *Machine) effectsOf() uuid.UUID {
-	if m.origin != nil {
-		return m.origin.id
-	}
-	return m.id
-}
-
-// startedAt returns when the saga began whose effects the steps are.
-func (m *Machine) startedAt() time.Time {
-	if m.origin != nil {
-		return m.origin.created
-	}
-	return m.created
-}
-
 // UndoOf returns the saga that this one undoes; Nil: none.
 func (m *Machine) UndoOf() uuid.UUID {
 	if m.origin == nil {
@@ -113,7 +97,7 @@ type UndoPlan struct {
 	Until time.Time              // when the first window ends; zero: nothing is to be undone
 	// Refused says why the saga cannot be undone, for each step that prevents it; nil: it can be.
 	// They are in the order of the steps' first records.
-	Refused []UndoRefusal
+	Refused []Obstacle
 }
 
 // UndoStep is one compensation of an UndoPlan.
@@ -127,20 +111,21 @@ type UndoStep struct {
 	Note    string
 }
 
-// UndoRefusal says why a step, or for no Path the saga, prevents its undo.
-type UndoRefusal struct {
+// Obstacle says why a step, or for no Path the saga, prevents an undo after the end, or a retry
+// from a step.
+type Obstacle struct {
 	Path, Code, Detail string
 }
 
 // Text names the step and says why.
-func (r UndoRefusal) Text() string {
+func (r Obstacle) Text() string {
 	if r.Path == "" {
 		return r.Detail
 	}
 	return "step " + r.Path + ": " + r.Detail
 }
 
-// The codes of an UndoRefusal.
+// The codes of an Obstacle of an undo.
 const (
 	CodeNotSucceeded  = "terminal"
 	CodeUndoOfUndo    = "undo_of_undo"
@@ -176,7 +161,7 @@ func (m *Machine) UndoUntil() time.Time {
 		return time.Time{} // as of almost every saga
 	}
 	p := m.undoPlan(m.at)
-	if p.Refused != nil && !slices.ContainsFunc(p.Refused, func(r UndoRefusal) bool { return r.Code == CodeUndoExpired }) {
+	if p.Refused != nil && !slices.ContainsFunc(p.Refused, func(r Obstacle) bool { return r.Code == CodeUndoExpired }) {
 		return time.Time{}
 	}
 	return p.Until
@@ -185,7 +170,7 @@ func (m *Machine) UndoUntil() time.Time {
 func (m *Machine) undoPlan(now time.Time) UndoPlan {
 	var p UndoPlan
 	refuse := func(path, code, detail string) {
-		p.Refused = append(p.Refused, UndoRefusal{Path: path, Code: code, Detail: detail})
+		p.Refused = append(p.Refused, Obstacle{Path: path, Code: code, Detail: detail})
 	}
 	switch {
 	case m.origin != nil:
@@ -210,7 +195,7 @@ func (m *Machine) undoPlan(now time.Time) UndoPlan {
 		}
 	}
 	if m.pivoted && len(effects) > len(p.Stays) {
-		p.Refused = slices.Insert(p.Refused, 0, UndoRefusal{Path: m.pivot.path, Code: CodePastPivot, Detail: "the saga has passed its point of no return, after which nothing is undone"})
+		p.Refused = slices.Insert(p.Refused, 0, Obstacle{Path: m.pivot.path, Code: CodePastPivot, Detail: "the saga has passed its point of no return, after which nothing is undone"})
 	}
 	if len(undo) == 0 && p.Refused == nil {
 		refuse("", CodeNothingToUndo, "none of its steps has an effect that has to be undone")
@@ -296,6 +281,7 @@ func (m *Machine) StepKind(path string, way journal.Way) string {
 func BeginUndo(m *Machine, records []journal.Record, o StartOptions) saga.StartedData {
 	d := m.started
 	d.UndoOf, d.Origin = m.id.String(), records
+	d.RetryFrom, d.Reused = "", nil
 	d.Actor, d.Reason, d.Labels = o.Actor, o.Reason, m.labels
 	d.Budget, d.RetryOf, d.Parent, d.Traceparent = nil, "", nil, ""
 	if p, ok := saga.ParseTraceparent(o.Traceparent); ok {

@@ -32,7 +32,8 @@ type View struct {
 	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
 	Parent     string                 `json:"parent,omitempty"` // the saga that started it
 	RetryOf    string                 `json:"retry_of,omitempty"`
-	UndoOf     string                 `json:"undo_of,omitempty"` // the saga that it undoes
+	RetryFrom  string                 `json:"retry_from,omitempty"` // the step of RetryOf; "": the first one
+	UndoOf     string                 `json:"undo_of,omitempty"`    // the saga that it undoes
 	WakeAt     *saga.Time             `json:"wake_at,omitempty"`
 	CreatedAt  saga.Time              `json:"created_at"`
 	UpdatedAt  saga.Time              `json:"updated_at"`
@@ -53,7 +54,7 @@ func (m *Machine) View() View {
 	v := View{
 		ID: m.id.String(), Definition: m.started.Definition, Version: m.started.Version.String(), SHA256: m.started.SHA256,
 		Status: m.Status(), Reason: m.Reason(), Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
-		RetryOf: m.started.RetryOf, UndoOf: m.started.UndoOf, CreatedAt: saga.Time{Time: m.created}, UpdatedAt: saga.Time{Time: m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
+		RetryOf: m.started.RetryOf, RetryFrom: m.started.RetryFrom, UndoOf: m.started.UndoOf, CreatedAt: saga.Time{Time: m.created}, UpdatedAt: saga.Time{Time: m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
@@ -263,6 +264,8 @@ type StepView struct {
 	Error    *saga.Failure     `json:"error,omitempty"`
 	Key      string            `json:"key"`
 	Cost     string            `json:"cost"`
+	// ReusedFrom is the saga whose outcome it is, if this saga did not run the step itself.
+	ReusedFrom string `json:"reused_from,omitempty"`
 }
 
 // Steps returns every step of the definition, in its order, including steps that were not reached.
@@ -327,6 +330,9 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 	}
 	if n != nil {
 		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.forward.key
+		if n.taken != nil {
+			v.ReusedFrom = n.taken.by.String()
+		}
 		if n.forward.state != done {
 			v.Error = n.forward.failure
 		}
@@ -335,7 +341,7 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 		}
 	}
 	if v.Key == "" {
-		v.Key = idempotency.Key(m.effectsOf(), path, journal.Do, 0)
+		v.Key = idempotency.Key(m.effectsOf(n), path, journal.Do, 0)
 	}
 	if said := l.log.Step(path); said != nil {
 		v.Attempts, v.Input, v.Cost = said.Attempts, said.Input, said.Cost()

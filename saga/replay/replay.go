@@ -63,6 +63,9 @@ var (
 	// ErrSession says that the saga is a session of an agent. Its steps do not come from a
 	// definition.
 	ErrSession = errors.New("the saga is a session of an agent")
+	// ErrContinues says that the saga undoes another one, or goes on from one of its steps. It
+	// begins with what that saga has done under its own definition.
+	ErrContinues = errors.New("the saga undoes another saga, or goes on from one of its steps: replay that one")
 )
 
 // Result says where a definition first differs from a recorded saga. Fields that do not apply are
@@ -121,8 +124,8 @@ type Options struct {
 }
 
 // Against replays the journal of an ended saga against a definition. The records are all of the
-// saga's, from the first on. Errors are ErrNotEnded and ErrSession, and others if the journal
-// cannot be read.
+// saga's, from the first on. Errors are ErrNotEnded, ErrSession and ErrContinues, and others if
+// the journal cannot be read.
 func Against(def *saga.Definition, id uuid.UUID, records []journal.Record, o Options) (Result, error) {
 	rec, err := read(records)
 	if err != nil {
@@ -207,6 +210,9 @@ func read(records []journal.Record) (*recording, error) {
 	}
 	if r.started.Session != nil {
 		return nil, ErrSession
+	}
+	if r.started.UndoOf != "" || r.started.RetryFrom != "" {
+		return nil, ErrContinues
 	}
 	r.first = &records[0]
 	if records[len(records)-1].Kind != journal.Finished {

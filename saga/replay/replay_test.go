@@ -178,6 +178,12 @@ func TestNotReplayed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	session := []journal.Record{{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`{"definition":"~a","version":"v1","sha256":"","input":null,"session":{"name":"a"}}`)}}
+	for _, started := range []saga.StartedData{{RetryFrom: "a"}, {UndoOf: id.String()}} {
+		records := []journal.Record{{Seq: 1, Kind: journal.Started, Data: saga.Encode(started)}}
+		if _, err := replay.Against(parse(t, order), id, records, replay.Options{}); !errors.Is(err, replay.ErrContinues) {
+			t.Errorf("%+v: %v", started, err)
+		}
+	}
 	if _, err := replay.Against(parse(t, order), id, session, replay.Options{}); !errors.Is(err, replay.ErrSession) {
 		t.Errorf("got %v", err)
 	}

@@ -2,8 +2,11 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
@@ -80,7 +83,13 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
-	if v.RetryOf != "" && v.RetryOf == id {
+	switch {
+	case v.RetryOf == "" || !strings.HasPrefix(v.RetryOf, id):
+	case r.Header.Get("Idempotency-Replayed") != "" && v.RetryFrom != "":
+		a.Note("this saga has gone on from step %s of %s before: to go on again, retry this one", v.RetryFrom, id)
+	case v.RetryFrom != "":
+		a.Note("a new saga, which goes on from step %s with the results of %s before it", v.RetryFrom, id)
+	default:
 		a.Note("a new saga: %s has ended, and a saga that has ended never changes", id)
 	}
 	return nil
@@ -91,13 +100,88 @@ type Retry struct {
 	ServerFlags
 	cli.OutputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
-	From   string `placeholder:"STEP" help:"The step to retry. Required if several steps need a person."`
+	From   string `placeholder:"STEP" help:"The step to retry. Required if several steps need a person. For a saga that has ended: the step from which a new saga goes on, with the results of the steps before it."`
 	NewKey bool   `help:"Send under a new idempotency key, after a definite failure."`
-	Reason string `short:"r" required:"" help:"Reason, for the journal."`
+	Plan   bool   `help:"Show what a retry of an ended saga from a step would reuse and run again, and change nothing."`
+	Reason string `short:"r" help:"Reason, for the journal. Required without --plan."`
+}
+
+// retryPlan is the response of GET /v1/sagas/{id}/retry.
+type retryPlan struct {
+	Possible bool     `json:"possible"`
+	From     string   `json:"from"`
+	Reused   []string `json:"reused"`
+	Again    []struct {
+		Path string `json:"path"`
+		Why  string `json:"why"`
+	} `json:"again"`
+	Refused []struct {
+		Path   string `json:"path"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	} `json:"refused"`
+	Retry string `json:"retry"`
+}
+
+// plan prints what a retry from a step would do. The exit code is Conflict if the saga cannot be
+// retried from it.
+func (c *Retry) plan(a *cli.App) error {
+	cl, err := c.Client(a.Ctx)
+	if err != nil {
+		return err
+	}
+	if c.Saga, err = cl.fullID(c.Saga); err != nil {
+		return err
+	}
+	var p retryPlan
+	r, err := cl.Get(SagaPath(c.Saga, "retry")+"?from="+url.QueryEscape(c.From), &p)
+	if err != nil {
+		return err
+	}
+	if c.Machine() {
+		if err := a.Raw(r.Body); err != nil {
+			return err
+		}
+	} else {
+		p.print(a)
+	}
+	if !p.Possible {
+		return cli.Exit(cli.Conflict, nil)
+	}
+	return nil
+}
+
+func (p *retryPlan) print(a *cli.App) {
+	for _, path := range p.Reused {
+		a.Printf("%s: its result is taken over\n", path)
+	}
+	for _, step := range p.Again {
+		a.Printf("%s: runs again, because %s\n", step.Path, step.Why)
+	}
+	switch {
+	case p.Retry != "":
+		a.Printf("Saga %s goes on from a step of it already: retry that one instead.\n", p.Retry)
+	case p.Possible:
+		a.Printf("A new saga would go on from %s.\n", p.From)
+	}
+	for _, why := range p.Refused {
+		if why.Path != "" {
+			why.Detail = "step " + why.Path + ": " + why.Detail
+		}
+		a.Printf("It cannot be retried from %s: %s (%s)\n", p.From, why.Detail, why.Code)
+	}
 }
 
 // Run retries.
 func (c *Retry) Run(a *cli.App) error {
+	switch {
+	case c.Plan && c.From == "":
+		return cli.Exit(cli.Usage, errors.New("--plan needs --from: name the step to go on from"))
+	case c.Plan:
+		return c.plan(a)
+	case c.Reason == "":
+		return cli.Exit(cli.Usage, errors.New("say why with --reason, or show what would happen with --from and --plan"))
+	}
 	body := map[string]any{"reason": c.Reason}
 	if c.From != "" {
 		body["from"] = c.From

@@ -114,7 +114,11 @@ func printView(a *cli.App, v machine.View) {
 		line("why", strings.TrimSuffix(v.Reason.Title+": "+v.Reason.Detail, ": "))
 	}
 	line("cost", view.Money(v.Cost))
-	line("retry of", v.RetryOf)
+	of := v.RetryOf
+	if v.RetryFrom != "" {
+		of += ", from step " + v.RetryFrom
+	}
+	line("retry of", of)
 	line("parent", v.Parent)
 	line("input", string(v.Input))
 	line("output", string(v.Output))
@@ -128,6 +132,9 @@ func (c *Show) steps(a *cli.App, cl *Client) error {
 	var rows [][]string
 	for _, s := range list.Data {
 		last := string(s.Output)
+		if s.ReusedFrom != "" {
+			last = strings.TrimSpace(last + " (of saga " + s.ReusedFrom + ")")
+		}
 		if s.Error != nil {
 			last = s.Error.Error()
 		}

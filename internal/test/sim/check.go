@@ -219,6 +219,7 @@ func (w *theWorld) count(key string) (effects, live int) {
 
 // liveForward reports whether the step has an effect that was not undone.
 func (s *sim) liveForward(id uuid.UUID, path string) bool {
+	id = s.takenFrom(id, path)
 	for g := range 4 {
 		if _, live := s.world.count(idempotency.Key(id, path, journal.Do, g)); live > 0 {
 			return true

@@ -155,6 +155,7 @@ func play(sc Script, d dice, o Options) Result {
 	s.hire()
 	s.load(sc)
 	s.gather()
+	s.retry()
 	s.expire()
 	s.run(faulty)
 	s.heal()

@@ -1,0 +1,252 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// A saga that has ended without success never changes. To go on from one of its steps, another saga
+// is started, at most one for each original: its `started` has the original's journal, and names
+// the steps before that one whose outcomes it takes over. Those are not repeated. Their effects, if
+// they have some that remain, are this saga's from then on: if it fails, it undoes them, under the
+// keys that the original's own compensations would have had.
+
+// taken says of which saga a step's outcome, and so its effect, is.
+type taken struct {
+	by      uuid.UUID
+	created time.Time // when that saga was started
+}
+
+// goOn takes over the outcomes of a saga that has ended.
+func (m *Machine) goOn(d saga.StartedData) error {
+	of, err := uuid.FromString(d.RetryOf)
+	if err != nil || m.outline != nil || m.session != nil {
+		return fmt.Errorf("%w: retry_of %q", saga.ErrUnreadable, d.RetryOf)
+	}
+	was, err := Replay(m.def, of, d.Origin)
+	switch {
+	case err != nil:
+		return fmt.Errorf("origin: %w", err)
+	case !was.goesOnLater():
+		return fmt.Errorf("%w: saga %s is %s, so nothing goes on from it", ErrImpossible, of, was.Status())
+	}
+	m.taken = make(map[string]bool, len(d.Reused))
+	for _, id := range d.Reused {
+		n := was.steps[id]
+		if n == nil || n.in != was.forward || !n.hasOutcome() {
+			return fmt.Errorf("%w: step %q of saga %s has no outcome", ErrImpossible, id, of)
+		}
+		m.taken[id] = true
+	}
+	for _, n := range was.touched {
+		if top := n.top(); m.taken[top.path] && !n.in.final {
+			m.take(was, n)
+		}
+	}
+	m.enter(m.forward)
+	return nil
+}
+
+// take takes over one step.
+func (m *Machine) take(was *Machine, n *node) {
+	if n.taken == nil {
+		n.taken = &taken{by: was.id, created: was.created}
+	}
+	if n.in == was.forward {
+		n.in = m.forward
+	}
+	n.first -= was.seq + 1 // before all records of this saga, in the same order
+	n.forward.since, n.statusCheck.since = 0, 0
+	n.compensation = track{generation: n.compensation.generation}
+	f := &n.forward
+	f.unknown, f.unknownTokens, f.uncertain = retry.Money{}, 0, nil // the original has paid for it
+	m.steps[n.path] = n
+	m.touched = append(m.touched, n)
+	if n.step.Pivot {
+		m.pivot, m.pivoted = n, m.pivoted || f.state == done
+	}
+}
+
+// pass moves the group of the top level past the steps that were taken over.
+func (m *Machine) pass() {
+	g := m.forward
+	for g.session == nil && !g.over() && m.taken[g.steps[g.next].ID] {
+		g.next++
+	}
+}
+
+// goesOnLater reports whether another saga can go on from a step of this one.
+func (m *Machine) goesOnLater() bool {
+	return m.finished != nil && m.finished.Status != saga.Succeeded && m.origin == nil && m.session == nil
+}
+
+// hasOutcome reports whether the saga has moved on to the step after this one.
+func (n *node) hasOutcome() bool {
+	s := n.forward.state
+	return s == done || s == skipped || s.ended() && n.step.Continue
+}
+
+// top returns the step of the top level that n is in, or n itself.
+func (n *node) top() *node {
+	for n.in.owner != nil {
+		n = n.in.owner
+	}
+	return n
+}
+
+// effectsOf returns the id of the saga whose effect the step is: the namespace of its keys. A nil
+// step is one that this saga has not reached.
+func (m *Machine) effectsOf(n *node) uuid.UUID {
+	switch {
+	case n != nil && n.taken != nil:
+		return n.taken.by
+	case m.origin != nil:
+		return m.origin.id
+	}
+	return m.id
+}
+
+// startedAt returns when the saga began whose effect the step is.
+func (m *Machine) startedAt(n *node) time.Time {
+	switch {
+	case n != nil && n.taken != nil:
+		return n.taken.created
+	case m.origin != nil:
+		return m.origin.created
+	}
+	return m.created
+}
+
+// RetryPlan is what a saga would do that goes on from a step of a saga that has ended.
+type RetryPlan struct {
+	From   string
+	Reused []string     // steps before From whose outcomes are taken over, in the definition's order
+	Again  []RetryAgain // steps before From that run again, in the same order
+	// Refused says why no saga can go on from there, for each step that prevents it; nil: one can.
+	Refused []Obstacle
+}
+
+// RetryAgain is a step before RetryPlan.From that runs again, and why.
+type RetryAgain struct {
+	Path, Why string
+}
+
+// The codes of an Obstacle of a retry from a step.
+const (
+	CodeNoSuchStep  = "no_such_step"
+	CodeNoOutcome   = "no_outcome"
+	CodeEffectStays = "effect_stays"
+	CodeChildStays  = "child_stays"
+)
+
+// PlanRetry returns what a saga would do that goes on from a step of the top level of m, which has
+// ended without success. The outcomes of the steps before it are taken over. A step runs again if
+// its effect was undone, or if it has no effect and reads the result of a step that runs again. A
+// step with an effect that remains never runs again.
+func (m *Machine) PlanRetry(from string) RetryPlan {
+	p := RetryPlan{From: from}
+	refuse := func(path, code, detail string) {
+		p.Refused = append(p.Refused, Obstacle{Path: path, Code: code, Detail: detail})
+	}
+	at := slices.IndexFunc(m.def.Steps, func(s *saga.Step) bool { return s.ID == from })
+	if at < 0 {
+		refuse("", CodeNoSuchStep, m.whyNotFrom(from))
+		return p
+	}
+	again := make(map[string]bool)
+	for i, step := range m.def.Steps {
+		stays, undone := m.effectsIn(step.ID)
+		n := m.steps[step.ID]
+		switch {
+		case i >= at:
+			if stays != nil {
+				refuse(stays.path, CodeEffectStays, stays.happened()+", and was not undone, so it must not run again: retry from a step after "+step.ID)
+			}
+		case n == nil || !n.hasOutcome():
+			refuse(step.ID, CodeNoOutcome, "it has no outcome that could be taken over: retry from "+step.ID+", or from a step before it")
+		case stays != nil && undone != nil:
+			refuse(stays.path, CodeEffectStays, stays.happened()+", and was not undone, but step "+undone.path+" was: undo it by hand, and start another saga")
+		case stays != nil && stays.isChild():
+			refuse(stays.path, CodeChildStays, "it has run saga "+stays.child.String()+", which has ended and which another saga cannot take over")
+		case undone != nil:
+			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it was undone"}), true
+		case stays == nil && m.readsOf(step.ID, again) != "":
+			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it reads the result of " + m.readsOf(step.ID, again) + ", which runs again"}), true
+		default:
+			p.Reused = append(p.Reused, step.ID)
+		}
+	}
+	return p
+}
+
+// whyNotFrom says which step to name instead of one that is not of the top level.
+func (m *Machine) whyNotFrom(from string) string {
+	for _, n := range m.touched {
+		if n.path == from && !n.in.final {
+			return "step " + from + " is a part of step " + n.top().path + ": retry from that one"
+		}
+	}
+	return fmt.Sprintf("no step %.100q can be retried from: name a step of the definition's `steps`", from)
+}
+
+// effectsIn returns a step of those at and in a step of the top level whose effect remains, and one
+// whose effect was undone; nil: there is none.
+func (m *Machine) effectsIn(id string) (stays, undone *node) {
+	for _, n := range m.touched {
+		if n.in.final || n.top().path != id {
+			continue
+		}
+		if _, ok := n.effect(); ok {
+			stays = cmp.Or(stays, n)
+		} else if n.compensation.state == done {
+			undone = cmp.Or(undone, n)
+		}
+	}
+	return stays, undone
+}
+
+// readsOf returns a step among those given whose result the step reads; "" if there is none.
+func (m *Machine) readsOf(id string, among map[string]bool) string {
+	for _, read := range m.def.Reads[id] {
+		if n := m.steps[read]; n != nil {
+			read = n.top().path
+		}
+		if among[read] && read != id {
+			return read
+		}
+	}
+	return ""
+}
+
+func (n *node) happened() string {
+	if n.forward.doubt && n.forward.state != done {
+		return "it may have happened"
+	}
+	return "it has happened"
+}
+
+func (n *node) isChild() bool {
+	_, child := n.step.Body.(saga.Spawner)
+	return child
+}
+
+// BeginRetry returns the data of the start of the saga that goes on as p says from the saga of m,
+// whose records are given, and the unique value ("" for none), or findings about what is wrong.
+// Input and labels are those of m. Of o it uses the vars, the budget, the actor, the reason and the
+// trace.
+func (m *Machine) BeginRetry(p RetryPlan, records []journal.Record, o StartOptions) (saga.StartedData, string, []saga.Finding) {
+	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent = int(m.started.Version), m.started.Input, m.labels, m.id, nil
+	d, unique, wrong := Begin(m.def, o)
+	d.Input = json.RawMessage(slices.Clone(m.started.Input))
+	d.RetryFrom, d.Reused, d.Origin = p.From, p.Reused, records
+	return d, unique, wrong
+}
