@@ -42,7 +42,7 @@ build: ## build bin/recourse, and bin/world, the mock services
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
 # detector has nothing to find in their tests, and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/replay internal/test/sim
+UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/compare saga/replay internal/test/sim
 # The tests of these packages drive the real program, which they build themselves. The race detector
 # would look only at the tests, and take the processor that the program needs to keep its times. They
 # run before the others compile, for the same reason.

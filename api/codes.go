@@ -85,6 +85,7 @@ var codes = map[code]entry{
 	"undo_children":          {http.StatusConflict, "The saga has run other sagas"},
 	"undo_of_undo":           {http.StatusConflict, "The saga undoes another one"},
 	"undo_too_large":         {http.StatusConflict, "The saga's journal is too large to be undone"},
+	"not_comparable":         {http.StatusConflict, "A saga and a session cannot be compared"},
 	"undo_kept":              {http.StatusConflict, "The saga undoes another one that is kept"},
 	"no_such_step":           {http.StatusConflict, "The saga cannot be retried from this step"},
 	"no_outcome":             {http.StatusConflict, "A step before this one has no outcome"},

@@ -81,6 +81,8 @@ func (s *server) routes() []route {
 		get(saga+"/retry", opRead, s.showRetry),
 		{method: http.MethodPost, path: saga + "/compensate", op: opOperate, handler: s.compensate, keyed: true, stream: true},
 		get(saga+"/undo", opRead, s.showUndo),
+		get(saga+"/compare/:other", opRead, s.compare),
+		get(ofSession+"/compare/:other", opRead, s.compare),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),
 		post(saga+"/steps/:path/approve", opDecide, s.approve),
 		post(saga+"/steps/:path/reject", opDecide, s.reject),

@@ -23,8 +23,9 @@ const maxCandidates = 5
 func isName(text string) bool { return len(text) >= leastName && new(journal.Filter).Named(text) }
 
 // sagaID returns the saga id in the path. Only the canonical form of an id is found.
-func sagaID(c echo.Context) (uuid.UUID, error) {
-	text := param(c, "id")
+func sagaID(c echo.Context) (uuid.UUID, error) { return parseSagaID(param(c, "id")) }
+
+func parseSagaID(text string) (uuid.UUID, error) {
 	id, err := uuid.FromString(text)
 	if err != nil || id.String() != text || id.IsNil() {
 		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, or its first %d characters or more", leastName)

@@ -19,6 +19,7 @@ var pages = []page{
 	{"GET /sagas/{id}/summary.txt", rawSummary},
 	{"GET /sagas/{id}/journal", showJournal},
 	{"GET /sagas/{id}/journal.ndjson", downloadJournal},
+	{"GET /sagas/{id}/compare/{other}", showCompare},
 	{"GET /sagas/{id}/steps/{path}", showStep},
 	{"GET /sagas/{id}/steps/{path}/step.json", rawStep},
 	{"GET /sagas/{id}/steps/{path}/ask.json", rawAsk},

@@ -310,7 +310,9 @@ func TestSagaGoesOn(t *testing.T) {
 	next := strings.TrimPrefix(x.post(to, append(a.hidden(to), "from", "put", "reason", "fixed")...).want(303).header.Get("Location"), "/sagas/")
 	next, _, _ = strings.Cut(next, "?")
 	x.becomes(next, saga.Succeeded)
-	x.page("/sagas/"+next).has("Runs saga "+id[:8], "again from step put")
+	x.page("/sagas/"+next).has("Runs saga "+id[:8], "again from step put", `href="/sagas/`+id+`/compare/`+next+`"`)
+	x.page("/sagas/"+id+"/compare/"+next).want(200).has("1 same.", "1 other-outcome.", "<code>/error</code>", "<rect").lacks("<code>made</code>")
+	x.page("/sagas/" + id + "/compare/" + next + "?all").want(200).has("<code>made</code>")
 	x.post(to, append(a.hidden(to), "from", "put", "reason", "again")...).want(303)
 }
 

@@ -28,6 +28,7 @@ type commands struct {
 	Top     remote.Top     `cmd:"" help:"Watch a server's sagas live."`
 	Show    remote.Show    `cmd:"" help:"Show a saga and its story, which is its journal in readable form."`
 	Journal remote.Journal `cmd:"" help:"Print or follow a saga's journal."`
+	Compare remote.Compare `cmd:"" help:"Say how two sagas or sessions differ, step by step."`
 	Costs   remote.Costs   `cmd:"" help:"Show the costs of sagas."`
 	Inbox   remote.Inbox   `cmd:"" help:"List the inbox: items that need a person."`
 	Stalled remote.Stalled `cmd:"" help:"List stalled sagas and steps, with their reasons."`
@@ -44,7 +45,7 @@ type commands struct {
 
 	Agent    agent.Command   `cmd:"" help:"Run an agent in a session."`
 	MCP      agent.MCP       `cmd:"" name:"mcp" help:"Serve the actions of a session as tools to an MCP client, on stdin and stdout."`
-	Sessions remote.Sessions `cmd:"" help:"List, show and abort the sessions of agents."`
+	Sessions remote.Sessions `cmd:"" help:"List, show, compare and abort the sessions of agents."`
 
 	Definitions remote.Definitions `cmd:"" help:"Publish and list definitions."`
 

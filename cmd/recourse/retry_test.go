@@ -44,6 +44,9 @@ steps:
 	if !strings.Contains(out, id+", from step ship") {
 		t.Error(out)
 	}
+	if r := run(t, s.env, "compare", id[:13], next); r.code != cli.Failed || !strings.Contains(r.out, "other-outcome") || !strings.Contains(r.out, "1 same") || strings.Contains(r.out, "book ") {
+		t.Errorf("compare: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
 	if n := len(w.Ledger().Op("air", "book").Requests()); n != 1 {
 		t.Errorf("%d bookings were asked for", n)
 	}

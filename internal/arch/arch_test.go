@@ -36,7 +36,8 @@ var may = map[string][]string{
 	"saga":                   {"compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":              {"internal/spelling"},
 	"saga/machine":           {"internal/cloudevent", "compensation", "idempotency", "journal", "retry", "saga", "saga/expr"},
-	"saga/replay":            {"compensation", "journal", "retry", "saga", "saga/expr", "saga/history", "saga/machine"},
+	"saga/compare":           {"journal", "saga", "saga/expr", "saga/history", "saga/machine"},
+	"saga/replay":            {"saga/compare", "compensation", "journal", "retry", "saga", "saga/expr", "saga/history", "saga/machine"},
 	"saga/kinds/run/client":  {"saga/kinds", "journal", "saga", "saga/machine"},
 	"saga/dsl":               {"internal/spelling", "saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":             {"internal/httptext", "saga", "saga/dsl", "saga/expr", "saga/history", "journal", "retry", "idempotency"},
@@ -56,11 +57,11 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"api/mcp", "compensation", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
+	"api":             {"api/mcp", "compensation", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/compare", "saga/expr", "saga/kinds", "saga/replay"},
 	"api/client":      {},
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
-	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
+	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/compare", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
 	"api/ui/activity": {"journal", "saga", "saga/history", "saga/kinds"},
 	"api/ui/controls": {"api/ui/format", "journal", "saga", "saga/expr"},
 	"api/ui/costs":    {"api/ui/format", "internal/costs/tally", "retry"},
@@ -132,7 +133,7 @@ var may = map[string][]string{
 	"internal/cli/offline":       {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/remote", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine", "saga/replay"},
 	"internal/cli/probe":         {"idempotency", "internal/cli", "internal/cli/config", "internal/cli/definition", "internal/crashmatrix", "internal/egress", "internal/secrets", "internal/story", "journal", "saga", "saga/expr", "saga/machine", "saga/kinds/http/client"},
 	"internal/cli/process":       {"internal/cli"},
-	"internal/cli/remote":        {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/kinds", "saga/machine", "saga/replay"},
+	"internal/cli/remote":        {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/view", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/compare", "saga/dsl", "saga/kinds", "saga/machine", "saga/replay"},
 	"internal/cli/verify":        {"catalog", "examples/world", "internal/archive", "internal/cli", "internal/cli/database", "internal/cli/definition", "internal/cli/export", "internal/evidence", "internal/invariant", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine"},
 	"internal/cli/view":          {"internal/cli", "internal/story", "journal", "saga", "saga/machine"},
 
@@ -145,7 +146,7 @@ var may = map[string][]string{
 }
 
 // sequential packages are pure. Nothing in them or in their tests runs concurrently.
-var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "saga/replay", "compensation", "retry", "idempotency"}
+var sequential = []string{"saga", "saga/expr", "saga/history", "saga/machine", "saga/dsl", "saga/compare", "saga/replay", "compensation", "retry", "idempotency"}
 
 // pure packages have no clock, no randomness and no IO.
 var pure = slices.Concat(sequential, []string{"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/ui/timeline", "api/ui/transcript", "internal/cloudevent", "internal/httptext", "internal/notify", "internal/spelling", "saga/kinds", "saga/kinds/approval", "saga/kinds/emit", "saga/kinds/fail", "saga/kinds/foreach",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -13,6 +12,7 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/compare"
 	"recourse/saga/expr"
 	"recourse/saga/machine"
 )
@@ -300,30 +300,12 @@ func (r *run) compareRequest(intent *journal.Record, s machine.Send) error {
 	if err != nil {
 		return err
 	}
-	before, after := comparable(was), comparable(s.Request)
+	before, after := compare.Request(was), compare.Request(s.Request)
 	before["key"], after["key"] = intent.Key, s.Key
-	if at, differ := saga.Difference(before, after); differ {
-		return &differs{Result{Verdict: OtherRequest, Path: s.Path, Way: s.Way, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "the request of " + s.Path + " differs"}}
+	if d := compare.Values(before, after); d != nil {
+		return &differs{Result{Verdict: OtherRequest, Path: s.Path, Way: s.Way, Pointer: d.Pointer, Was: d.Was, Now: d.Now, Detail: "the request of " + s.Path + " differs"}}
 	}
 	return nil
-}
-
-// comparable returns a request as decoded JSON. The ids of child sagas depend on the time at which
-// they start, so they are left out.
-func comparable(q saga.Request) map[string]any {
-	if q.Child != nil {
-		child := *q.Child
-		child.Saga = ""
-		q.Child = &child
-	}
-	if q.Tool != nil { // what the server says about a tool is not known here
-		tool := *q.Tool
-		tool.Hint = ""
-		q.Tool = &tool
-	}
-	v, _ := expr.Decode(saga.Encode(q)) // Encode writes valid JSON
-	m, _ := v.(map[string]any)
-	return m
 }
 
 // compareWait compares what a step waits for with what it waited for. Only an approval shows
@@ -335,8 +317,8 @@ func (r *run) compareWait(path string, now *saga.Awaited) error {
 		return nil
 	}
 	before, after := decoded(withoutHash(was)), decoded(withoutHash(now))
-	if at, differ := saga.Difference(before, after); differ {
-		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "step " + path + " asks for something else"}}
+	if d := compare.Values(before, after); d != nil {
+		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: d.Pointer, Was: d.Was, Now: d.Now, Detail: "step " + path + " asks for something else"}}
 	}
 	return nil
 }
@@ -367,8 +349,8 @@ func (r *run) compareEvent(path string, now json.RawMessage) error {
 			delete(event, "traceparent")
 		}
 	}
-	if at, differ := saga.Difference(before, after); differ {
-		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: at, Was: valueAt(before, at), Now: valueAt(after, at), Detail: "the event of " + path + " differs"}}
+	if d := compare.Values(before, after); d != nil {
+		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: d.Pointer, Was: d.Was, Now: d.Now, Detail: "the event of " + path + " differs"}}
 	}
 	return nil
 }
@@ -383,12 +365,11 @@ func (r *run) compare() (Result, error) {
 	end := &End{Status: v.Status, Reason: v.Reason, Output: v.Output, Cost: cost, Residual: v.Residual}
 	res := Result{Verdict: Same, After: end}
 	before, after := decoded(brief(r.rec.end)), decoded(brief(*end))
-	at, differ := saga.Difference(before, after)
-	if end.Status != r.rec.end.Status {
-		at = "/status" // the most important difference
-	}
-	if differ {
-		res.Verdict, res.Pointer, res.Was, res.Now, res.Detail = OtherEnd, at, valueAt(before, at), valueAt(after, at), "the saga ends otherwise"
+	if d := compare.Values(before, after); d != nil {
+		if end.Status != r.rec.end.Status { // the most important difference
+			*d = compare.At(before, after, "/status")
+		}
+		res.Verdict, res.Pointer, res.Was, res.Now, res.Detail = OtherEnd, d.Pointer, d.Was, d.Now, "the saga ends otherwise"
 		return res, nil
 	}
 	for _, at := range r.rec.order {
@@ -436,50 +417,6 @@ func decoded(v any) any {
 	}
 	out, _ := expr.Decode(doc) // written by Encode, or read from a journal
 	return out
-}
-
-// maxValue limits the bytes of a value in a result.
-const maxValue = 1 << 10
-
-// valueAt returns the value at a pointer as JSON; nil if there is none. A long value is cut to a
-// text.
-func valueAt(v any, pointer string) json.RawMessage {
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if pointer == "" {
-			break
-		}
-		switch in := v.(type) {
-		case map[string]any:
-			var ok bool
-			if v, ok = in[expr.TokenName(token)]; !ok {
-				return nil
-			}
-		case []any:
-			i := index(token)
-			if i < 0 || i >= len(in) {
-				return nil
-			}
-			v = in[i]
-		default:
-			return nil
-		}
-	}
-	doc := saga.Encode(v)
-	if len(doc) > maxValue {
-		return saga.Encode(strings.ToValidUTF8(string(doc[:maxValue]), "") + "…")
-	}
-	return doc
-}
-
-func index(token string) int {
-	n := 0
-	for _, c := range token {
-		if c < '0' || c > '9' || n > 1<<20 {
-			return -1
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n
 }
 
 // sum adds amounts; "" is none.

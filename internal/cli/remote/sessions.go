@@ -19,9 +19,10 @@ import (
 
 // Sessions is `recourse sessions`.
 type Sessions struct {
-	List  ListSessions `cmd:"" help:"List sessions, newest first."`
-	Show  ShowSession  `cmd:"" help:"Show a session and its calls."`
-	Abort AbortSession `cmd:"" help:"Abort a session: undo its calls."`
+	List    ListSessions `cmd:"" help:"List sessions, newest first."`
+	Show    ShowSession  `cmd:"" help:"Show a session and its calls."`
+	Abort   AbortSession `cmd:"" help:"Abort a session: undo its calls."`
+	Compare Compare      `cmd:"" help:"Say how two sessions differ, call by call."`
 }
 
 // ListSessions is `recourse sessions list`.
