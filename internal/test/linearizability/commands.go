@@ -84,6 +84,9 @@ func (c *checker) refused(s *Saga, o Op) {
 	if o.Verb() == "retry" && code == "saga_succeeded" && s.End() == saga.Succeeded {
 		at = append(at, s.length())
 	}
+	if o.Verb() == "compensate" && s.undoRefused(code) {
+		at = append(at, s.length())
+	}
 	slices.Sort(at)
 	if len(at) == 0 {
 		c.fail(fmt.Sprintf("saga %s never was as this refusal says", s.ID()), o)

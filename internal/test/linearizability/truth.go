@@ -172,6 +172,13 @@ func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 	return at
 }
 
+// undoRefused reports whether the saga has succeeded and cannot be undone later for that reason.
+func (s *Saga) undoRefused(code string) bool {
+	m := s.machines[s.length()]
+	refused := m.PlanUndo(m.At()).Refused
+	return m.Status() == saga.Succeeded && len(refused) > 0 && refused[0].Code == code
+}
+
 // problemOf returns a refusal's code in the API.
 func problemOf(code string) string {
 	switch code {
