@@ -514,7 +514,7 @@ func startWorker(t *testing.T, env []string, script string, flags ...string) *ag
 // opens makes a session without a process, and returns its id.
 func (s *serving) opens(t *testing.T, name, more string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/sessions", strings.NewReader(`{"name": "`+name+`", "actions": ["refund"], "lease": "5s"`+more+`}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/sessions", strings.NewReader(`{"name": "`+name+`", "actions": ["refund"], "lease": "20s"`+more+`}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,13 +105,15 @@ func saneWide(t *testing.T, out string) {
 	}
 }
 
+// Figures of a few hundred milliseconds, beside other tests, show how a report is made, not how fast
+// the engine is. A node's own commits, such as those of its lease, count in them.
 func saneStart(t *testing.T, out string) {
 	r := report[measure.Report](t, out)
-	if b := r.Batches; len(r.Runs) != 2 || b == nil || b.Size != 1000 || b.Engine <= b.Single || b.Single <= 0 || b.Ratio <= 1 || b.P50 <= 0 || b.Commits <= 0 || b.Commits > 0.1 || b.CPU.Engine <= 0 {
+	if b := r.Batches; len(r.Runs) != 2 || b == nil || b.Size != 1000 || b.Engine <= 0 || b.Single <= 0 || b.Ratio <= 0 || b.P50 <= 0 || b.Commits <= 0 || b.Commits > 0.1 || b.CPU.Engine <= 0 {
 		t.Errorf("got batches %+v", r.Batches)
 	}
 	f := r.Runs[0]
-	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
+	if !f.LedgerOK || f.Variant != measure.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || (f.Ratio <= 0) != (f.NoRatio != "") || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 4 {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -122,7 +124,7 @@ func saneLong(t *testing.T, out string) {
 		t.Fatalf("got %+v", runs)
 	}
 	for _, r := range runs {
-		if r.Steps != 40 || r.Part != 20 || r.First <= 0 || r.Last <= 0 || r.Ratio <= 0 || r.Rate <= 0 || r.Commits < 1 || r.Commits > 2 || r.CPU.Engine <= 0 || r.PeakMB <= 0 {
+		if r.Steps != 40 || r.Part != 20 || r.First <= 0 || r.Last <= 0 || r.Ratio <= 0 || r.Rate <= 0 || r.Commits < 1 || r.Commits > 4 || r.CPU.Engine <= 0 || r.PeakMB <= 0 {
 			t.Errorf("got %+v", r)
 		}
 	}
@@ -208,7 +210,7 @@ func saneAgent(t *testing.T, out string) {
 		recorded := l.What == "recorded answer"
 		// The system counts CPU in ticks, so a few requests may have used none.
 		if l.Times < 4 || l.AtOnce != 1 && l.AtOnce != 32 || l.DirectP50 <= 0 || l.DirectP99 < l.DirectP50 || l.P50 <= 0 || l.P99 < l.P50 || l.CPU < 0 ||
-			recorded && l.Commits != 0 || !recorded && (l.Commits <= 0 || l.Commits > 2.5 || l.Commit <= 0) {
+			recorded && l.Commits != 0 || !recorded && (l.Commits <= 0 || l.Commits > 5 || l.Commit <= 0) {
 			t.Errorf("got %+v", l)
 		}
 	}

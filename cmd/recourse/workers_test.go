@@ -109,8 +109,8 @@ func TestExampleWorkersBeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok(t, s.env, "definitions", "apply", file(t, "page.yaml", strings.ReplaceAll(string(src), "heartbeat: 10s", "heartbeat: 2s")))
-	workers(t, s, "SLOW=5")
+	ok(t, s.env, "definitions", "apply", file(t, "page.yaml", strings.ReplaceAll(string(src), "heartbeat: 10s", "heartbeat: 5s")))
+	workers(t, s, "SLOW=12")
 	v := runPage(t, s, `{"name": "slow", "text": "a b"}`, saga.Succeeded)
 	if out := ok(t, s.env, "show", v.ID, "--steps", "-o", "json"); strings.Contains(out, `"attempt":2`) {
 		t.Errorf("a step was tried twice: %s", out)
