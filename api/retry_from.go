@@ -14,10 +14,6 @@ import (
 	"recourse/saga/machine"
 )
 
-// retryKey is the start key of the saga that goes on from a step of another one. It makes that saga
-// the only one.
-func retryKey(of uuid.UUID) string { return journal.RetryKeyPrefix + of.String() }
-
 // retryView is what retrying an ended saga from a step would do.
 type retryView struct {
 	Possible bool         `json:"possible"`
@@ -73,7 +69,7 @@ func (s *server) showRetry(c echo.Context) error {
 
 // goingOn returns the saga that goes on from a step of the one with this id; nil: there is none.
 func (s *server) goingOn(ctx context.Context, from uuid.UUID) (*journal.Head, error) {
-	head, err := s.cfg.Store.SagaByKey(ctx, retryKey(from))
+	head, err := s.cfg.Store.SagaByKey(ctx, journal.RetryKey(from))
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil, nil
 	}
@@ -97,7 +93,7 @@ func refuseRetryFrom(l *live, p machine.RetryPlan) *problem {
 // was started before.
 func (s *server) retryFrom(c echo.Context, l *live, cmd saga.Command) error {
 	ctx, wait := c.Request().Context(), s.preferWait(c)
-	b := beginning{key: retryKey(l.id), hash: cmd.Path, def: l.def, wait: wait}
+	b := beginning{key: journal.RetryKey(l.id), hash: cmd.Path, def: l.def, wait: wait}
 	if head, err := s.goingOn(ctx, l.id); err != nil || head != nil {
 		if err != nil {
 			return err

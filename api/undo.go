@@ -20,9 +20,6 @@ import (
 // undo it after its end, or go on from one of its steps: that saga has a copy of them.
 const maxOrigin = 16 << 20
 
-// undoKey is the start key of the saga that undoes another one. It makes that saga the only one.
-func undoKey(of uuid.UUID) string { return journal.UndoKeyPrefix + of.String() }
-
 // undoView is what undoing a saga would do.
 type undoView struct {
 	Possible bool                   `json:"possible"`
@@ -121,7 +118,7 @@ func obstacles(planned []machine.Obstacle, wrong *problem) (list []obstacle) {
 
 // undoing returns the saga that undoes the one with this id; nil: there is none.
 func (s *server) undoing(ctx context.Context, of uuid.UUID) (*journal.Head, error) {
-	head, err := s.cfg.Store.SagaByKey(ctx, undoKey(of))
+	head, err := s.cfg.Store.SagaByKey(ctx, journal.UndoKey(of))
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil, nil
 	}
@@ -173,9 +170,12 @@ func (s *server) undoEnded(c echo.Context, l *live, cmd saga.Command) error {
 		return fail("invalid_start", "fix what `errors` names; nothing was started").with(missing...).of(l.id)
 	}
 	data := machine.BeginUndo(l.m, l.records, machine.StartOptions{Actor: callerOf(c).name, Reason: cmd.Reason, Traceparent: traceparent(c)})
-	b := beginning{key: undoKey(l.id), def: l.def, wait: wait}
+	b := beginning{key: journal.UndoKey(l.id), def: l.def, wait: wait}
 	start := journal.Start{Definition: data.Definition, Version: int(data.Version), SHA256: data.SHA256, Key: b.key}
 	begun, replayed, err := s.launch(ctx, b, start, data)
+	if errors.Is(err, machine.ErrTooLate) { // since the check, the window has ended
+		return s.refuseUndo(l, l.m.PlanUndo(l.m.UndoUntil()))
+	}
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,13 @@ import (
 // expireBatch is how many sagas at most are deleted in one transaction.
 const expireBatch = 500
 
+// undoDelay is how long a start that was begun in time may be on its way to the store: longer than
+// a node's lease lasts, without which nothing is committed.
+const undoDelay = time.Minute
+
 // deleteAt returns when a saga that ended at `ended` may be deleted; zero: never, or it has not
-// ended. A saga that can be undone later is kept until then, and so is the saga that undoes it,
-// because it is what prevents a second undo.
+// ended. A saga that can be undone later is kept until undoDelay after that, and so is the saga
+// that undoes it, because it is what prevents a second undo.
 func (c *LaneConfig) deleteAt(m *machine.Machine, ended time.Time) time.Time {
 	keep := m.Definition().Retention
 	if keep == 0 {
@@ -23,8 +27,8 @@ func (c *LaneConfig) deleteAt(m *machine.Machine, ended time.Time) time.Time {
 		return time.Time{}
 	}
 	at := ended.Add(keep)
-	if until := m.UndoUntil(); until.After(at) {
-		return until
+	if until := m.UndoUntil(); !until.IsZero() && until.Add(undoDelay).After(at) {
+		return until.Add(undoDelay)
 	}
 	return at
 }

@@ -145,6 +145,9 @@ func (l *Lane) start(ev StartSaga) {
 		if err := l.write(r, r.m.Start(ev.Data)); err != nil {
 			return err
 		}
+		if r.m.BegunLate() {
+			return machine.ErrTooLate
+		}
 		return l.advance(r)
 	})
 }

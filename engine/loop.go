@@ -193,10 +193,10 @@ func (e *Engine) about(id uuid.UUID, trace *saga.Trace) *slog.Logger {
 	return e.cfg.Log.With("saga", id, "trace_id", trace.ID.String())
 }
 
-// turnedDown reports whether err is a store's refusal of a start. The client gets this error, so it
-// needs no log line.
+// turnedDown reports whether err is a store's or a lane's refusal of a start. The client gets this
+// error, so it needs no log line.
 func turnedDown(err error) bool {
-	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest) || errors.Is(err, journal.ErrParentEnded)
+	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest) || errors.Is(err, journal.ErrParentEnded) || errors.Is(err, machine.ErrTooLate)
 }
 
 // commits appends one batch after another.

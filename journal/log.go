@@ -320,9 +320,15 @@ type Start struct {
 // is undone twice. No caller's name, as keys begin with it, has a slash.
 const UndoKeyPrefix = "/undo:"
 
+// UndoKey returns the Key of the saga that undoes another one.
+func UndoKey(of uuid.UUID) string { return UndoKeyPrefix + of.String() }
+
 // RetryKeyPrefix begins the Key of a saga that goes on from a step of another one, as UndoKeyPrefix
 // that of one that undoes it. So no saga's effects are taken over twice.
 const RetryKeyPrefix = "/retry:"
+
+// RetryKey returns the Key of the saga that goes on from a step of another one.
+func RetryKey(of uuid.UUID) string { return RetryKeyPrefix + of.String() }
 
 // UndoOf returns the saga that this one undoes; Nil: none.
 func (s Start) UndoOf() uuid.UUID { return s.keyOf(UndoKeyPrefix) }

@@ -42,9 +42,9 @@ func (e *Entry) Head() journal.Head {
 	key := ""
 	switch {
 	case !e.UndoOf.IsNil():
-		key = journal.UndoKeyPrefix + e.UndoOf.String()
+		key = journal.UndoKey(e.UndoOf)
 	case !e.GoesOnFrom.IsNil():
-		key = journal.RetryKeyPrefix + e.GoesOnFrom.String()
+		key = journal.RetryKey(e.GoesOnFrom)
 	}
 	return journal.Head{ID: e.Saga,
 		Start: journal.Start{Key: key, Definition: e.Definition, Version: e.Version, SHA256: e.SHA256, Parent: e.Parent, RetryOf: e.RetryOf, ForkedFrom: e.ForkedFrom, CreatedAt: e.CreatedAt},

@@ -23,6 +23,8 @@ var (
 	ErrImpossible = errors.New("record cannot follow")
 	// ErrStale says that the answer belongs to an attempt that is no longer in flight.
 	ErrStale = errors.New("attempt is not in flight")
+	// ErrTooLate says that a saga was to begin that undoes another one whose undo window is over.
+	ErrTooLate = errors.New("the undo window is over")
 )
 
 // Machine is the state of one saga. It is not safe for concurrent use.

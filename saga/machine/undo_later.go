@@ -76,6 +76,12 @@ func (m *Machine) UndoOf() uuid.UUID {
 	return m.origin.id
 }
 
+// BegunLate reports whether the saga undoes another one whose window was over when this one began:
+// the time may have passed since the request was checked, such as on a node that was frozen.
+func (m *Machine) BegunLate() bool {
+	return m.origin != nil && !m.created.Before(m.origin.until)
+}
+
 // compensating counts what stays by the decision of the original's definition or of a person.
 func (o *origin) compensating(d saga.CompensatingData) {
 	if o != nil {
