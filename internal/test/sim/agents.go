@@ -32,7 +32,7 @@ body: {order: "${input.order}", amount: "${input.amount}"}
 cost: 0.02 USD
 timeout: 1s
 retry: {initial: 100ms, attempts: 4}
-compensate: {http: "DELETE http://w/do/refund/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+compensate: {http: "DELETE http://w/do/refund/${output.id}", timeout: 1s, undo_within: 1m, retry: {initial: 100ms}}
 ---
 action: book
 agents: {limits: [{calls: 2}]}
@@ -41,7 +41,7 @@ http: "POST http://w/do/book"
 body: {order: "${input.order}"}
 timeout: 1s
 retry: {initial: 100ms, attempts: 2}
-compensate: {http: "DELETE http://w/do/book?key=${key}", timeout: 1s, retry: {initial: 100ms}}
+compensate: {http: "DELETE http://w/do/book?key=${key}", timeout: 1s, undo_within: 8s, retry: {initial: 100ms}}
 ---
 action: pay
 agents: {approve_when: input.order == "1" || session.calls > 7}
@@ -51,7 +51,7 @@ body: {order: "${input.order}"}
 timeout: 1s
 in_doubt: ask
 retry: {initial: 100ms, attempts: 3}
-compensate: {http: "DELETE http://w/do/pay/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+compensate: {http: "DELETE http://w/do/pay/${output.id}", timeout: 1s, undo_within: 1m, retry: {initial: 100ms}}
 ---
 action: charge
 agents: auto
@@ -63,7 +63,7 @@ in_doubt:
   verify: {http: "GET http://w/status/charge?key=${key}", found: "result.body.count > 0", output: "${result.body}", after: 1s, timeout: 1s}
   otherwise: ask
 retry: {initial: 100ms, attempts: 3}
-compensate: {http: "DELETE http://w/do/charge/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+compensate: {http: "DELETE http://w/do/charge/${output.id}", timeout: 1s, undo_within: 1m, retry: {initial: 100ms}}
 ---
 action: mail
 agents: auto

@@ -76,6 +76,7 @@ func (s *sim) check() {
 		}
 	}
 
+	s.checkUndos(machines, journals)
 	s.checkOutbox(journals)
 	left, err := s.store.TaskStats(ctx)
 	left = slices.DeleteFunc(left, func(t journal.TaskStat) bool {
@@ -150,7 +151,7 @@ func (s *sim) checkEffects(id uuid.UUID, m *machine.Machine, records []journal.R
 			s.violate(id, "8: compensated, but %d effects of %s remain", live, path)
 		case m.Status() == saga.Failed && live > 0 && !residual[path] && !final:
 			s.violate(id, "11: failed, and %s remains but is not in residual", path)
-		case m.Status() == saga.Succeeded && effects != live && m.CallStatus(path) != machine.CallUndone && m.OwnStatus(path) != machine.CallUndone:
+		case m.Status() == saga.Succeeded && effects != live && m.CallStatus(path) != machine.CallUndone && m.OwnStatus(path) != machine.CallUndone && !s.undoneLater(id):
 			s.violate(id, "7: succeeded, but %s was undone", path)
 		}
 	}

@@ -369,6 +369,7 @@ func compile(sources []string) map[string]*saga.Definition {
 		if def.Name == "child" || def.Name == "middle" {
 			def.Retention = retention // shorter than a definition may set
 		}
+		undoLater(def)
 		defs[def.Name] = def
 	}
 	maps.Copy(defs, agentDefinitions)

@@ -293,7 +293,7 @@ func (n *node) do(i int, eff engine.Effect) {
 
 // expected reports whether a lane may drop a saga with this error.
 func expected(err error) bool {
-	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrUnheld, errRead} {
+	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrUnheld, machine.ErrTooLate, errRead} {
 		if errors.Is(err, ok) {
 			return true
 		}

@@ -46,7 +46,7 @@ func (a *agent) ownKey(id string) string {
 
 // undo returns the call that undoes an own step.
 func (a *agent) undo(id string) *saga.OwnUndo {
-	return &saga.OwnUndo{Use: "drop", With: json.RawMessage(`{"key":"` + a.ownKey(id) + `"}`)}
+	return &saga.OwnUndo{Use: "drop", With: json.RawMessage(`{"key":"` + a.ownKey(id) + `"}`), UndoWithin: time.Minute.Milliseconds()}
 }
 
 // begin begins an own step, and does what the answer says.

@@ -229,7 +229,7 @@ func (s *sim) help(h journal.Head) {
 			} else {
 				c = resolve("compensated", nil)
 				if !slices.Contains(e.Actions, "retry") { // an own step that only a person undoes
-					s.world.undoByHand(idempotency.Key(h.ID, in.Path, journal.Do, 0))
+					s.world.undoByHand(idempotency.Key(s.takenFrom(h.ID, in.Path), in.Path, journal.Do, 0))
 				} else if s.liveForward(h.ID, in.Path) {
 					c = resolve("retry", nil)
 				}

@@ -4,9 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gofrs/uuid/v5"
-
-	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
@@ -61,45 +58,6 @@ func (s *sim) retryFrom(h journal.Head) {
 	if wrong != nil {
 		panic(wrong)
 	}
-	s.goOn(journal.RetryKeyPrefix+h.ID.String(), h.ID, def, data)
-}
-
-// goOn asks nodes to start the saga until it, or another one, has the key.
-func (s *sim) goOn(key string, of uuid.UUID, def *saga.Definition, data saga.StartedData) {
-	if _, err := s.store.SagaByKey(ctx, key); err == nil {
-		return
-	}
-	n := s.nodes[s.aside.IntN(len(s.nodes))]
-	start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Key: key, Hash: data.RetryFrom, RetryOf: of, CreatedAt: s.now}
-	n.later(0, func() {
-		if !n.leaves {
-			id := s.id()
-			n.tell(id, engine.StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: key})
-		}
-	})
-	s.after(s.aside.between(time.Second, 3*time.Second), func() { s.goOn(key, of, def, data) })
-}
-
-// takenFrom returns the saga whose outcome a step of a saga is: the saga itself, unless it has
-// taken the outcome over.
-func (s *sim) takenFrom(id uuid.UUID, path string) uuid.UUID {
-	records := s.records(id)
-	var d saga.StartedData
-	if mustRead(records[0], &d); d.RetryFrom == "" {
-		return id
-	}
-	m, err := machine.Replay(s.defs[d.Definition], id, records)
-	if err != nil {
-		return id // the check will say so
-	}
-	steps, err := machine.Steps(m, records)
-	if err != nil {
-		return id
-	}
-	for _, step := range steps {
-		if step.Path == path && step.ReusedFrom != "" {
-			return uuid.FromStringOrNil(step.ReusedFrom)
-		}
-	}
-	return id
+	start := journal.Start{Hash: data.RetryFrom, RetryOf: h.ID}
+	s.follow(s.aside, journal.RetryKey(h.ID), func(time.Time) (*follower, bool) { return &follower{def, start, data}, true })
 }

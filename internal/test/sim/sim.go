@@ -156,6 +156,7 @@ func play(sc Script, d dice, o Options) Result {
 	s.load(sc)
 	s.gather()
 	s.retry()
+	s.undo()
 	s.expire()
 	s.run(faulty)
 	s.heal()
