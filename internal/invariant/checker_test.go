@@ -145,6 +145,72 @@ func TestNeverStarted(t *testing.T) {
 	}
 }
 
+// undoneLater returns a saga that has succeeded, and one that undoes it and has begun at this time.
+func undoneLater(t *testing.T, begun time.Time) (of, by invariant.Saga) {
+	t.Helper()
+	made := storytest.Play(t, "saga: x\nsteps:\n  - {id: a, http: POST http://w/a, compensate: {http: DELETE http://w/a, undo_within: 1h}}\n", storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer {
+		return saga.Answer{Sent: true, Status: 200}
+	}})
+	m := machine.New(made.Def, unknown)
+	by = invariant.Saga{ID: unknown, Definition: made.Def}
+	add := func(d machine.Draft) {
+		r, err := m.Append(d, begun, "node-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		by.Records = append(by.Records, r)
+	}
+	add(m.Start(machine.BeginUndo(made.Machine, made.Records, machine.StartOptions{})))
+	add(m.Decide()[0].(machine.Write).Record)
+	return invariant.Saga{ID: made.ID, Definition: made.Def, Records: made.Records}, by
+}
+
+// At most one saga undoes another one, in time, and with the whole of its journal.
+func TestUndoLater(t *testing.T) {
+	in := storytest.Begin.Add(30 * time.Minute)
+	for _, tt := range []struct {
+		name  string
+		begun time.Time
+		harm  func(of, second *invariant.Saga)
+		want  string
+	}{
+		{"in time", in, nil, ""},
+		{"too late", storytest.Begin.Add(2 * time.Hour), nil, "whose window ended"},
+		{"twice", in, func(_, second *invariant.Saga) { second.ID[15]++; reseal(second) }, "was undone by saga"},
+		{"with another journal", in, func(of, _ *invariant.Saga) {
+			of.Records[0].Node = "node-9"
+			reseal(of)
+		}, "does not have the whole journal"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			of, by := undoneLater(t, tt.begun)
+			second := by
+			second.Records = slices.Clone(by.Records)
+			if tt.harm != nil {
+				tt.harm(&of, &second)
+			}
+			sagas := []invariant.Saga{of, by}
+			if second.ID != by.ID {
+				sagas = append(sagas, second)
+			}
+			c := invariant.New(invariant.Config{})
+			for _, s := range sagas {
+				c.Add(c.Check(s))
+			}
+			found := c.End()
+			if tt.want == "" {
+				for _, v := range found {
+					t.Error(v)
+				}
+				return
+			}
+			if !slices.ContainsFunc(found, func(v invariant.Violation) bool { return v.N == 29 && strings.Contains(v.Text, tt.want) }) {
+				t.Errorf("not caught: %v", found)
+			}
+		})
+	}
+}
+
 func check(cfg invariant.Config, s invariant.Saga) []invariant.Violation {
 	c := invariant.New(cfg)
 	c.Add(c.Check(s))
