@@ -124,6 +124,8 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	same := d.allows(saga.Command{Do: saga.Cancel{}}) && slices.Equal(cancel.Undo, forced.Undo)
 	add("operate", !same && d.allows(saga.Command{Do: saga.Compensate{}}), forced)
 	ended := d.ended() && d.Saga.Archived == nil
+	later, possible := d.undoLater()
+	add("operate", ended && possible, later)
 	again := action{Do: "retry", Title: "Run it again", Reason: "required", From: d.resumable(),
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}}
 	if again.From != nil {
@@ -147,6 +149,37 @@ func (d *sagaPage) resumable() (list []string) {
 		}
 	}
 	return list
+}
+
+// undoLater is the command that starts the saga which undoes this one, with what that saga does;
+// false: this one has not succeeded, or nothing can undo it any longer.
+func (d *sagaPage) undoLater() (action, bool) {
+	a := action{Do: "compensate", Title: "Undo", Danger: true, Reason: "required"}
+	if d.machine == nil || d.machine.UndoUntil().IsZero() {
+		return a, false
+	}
+	p := d.machine.PlanUndo(d.now)
+	if p.Refused != nil {
+		return a, false
+	}
+	for _, u := range p.Steps {
+		text := u.Path
+		if r := u.Request; r != nil && r.URL != "" {
+			text += ": " + r.Method + " " + r.URL
+		}
+		if u.Note != "" {
+			text += ": " + u.Note
+		}
+		a.Undo = append(a.Undo, text)
+	}
+	for _, l := range p.Stays {
+		a.Left = append(a.Left, l.Path+": "+l.Why)
+	}
+	a.Then = []string{
+		"Another saga starts, which undoes this one, once. This " + d.Noun() + " does not change. That is possible until " + p.Until.UTC().Format("2006-01-02 15:04:05") + " UTC.",
+		format.Plural(len(p.Steps), "step is", "steps are") + " undone, in this order:",
+	}
+	return a, true
 }
 
 // turning adds the consequences of undoing the saga now.
@@ -306,6 +339,9 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	case "pause", "resume": // their consequences do not depend on the saga's state
 	case "compensate":
 		header = asSeen
+		if d.ended() {
+			return v.undoEnded(at, body, header)
+		}
 	case "cancel":
 		header = asSeen
 		if f.Get("mode") == "stop" {
@@ -361,6 +397,22 @@ func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Value
 		done = "This is the new saga: " + d.Saga.Definition + " goes on from step " + from + "."
 	}
 	return v.done(rest.Path("sagas", next.ID), done)
+}
+
+// undoEnded starts the saga that undoes one that has succeeded, or finds the one that was started
+// before. Error: errMoved.
+func (v *request) undoEnded(at string, body map[string]any, header http.Header) error {
+	var next machine.View
+	r, err := v.api.Send(http.MethodPost, at, body, header, &next)
+	switch {
+	case err != nil && hasMoved(err):
+		return errMoved
+	case err != nil:
+		return v.refused("compensate", "", err)
+	case r.Header.Get("Idempotency-Replayed") != "":
+		return v.done(rest.Path("sagas", next.ID), "This saga was started before to undo the other one. Nothing is undone twice.")
+	}
+	return v.done(rest.Path("sagas", next.ID), "This is the new saga, which undoes saga "+next.UndoOf+".")
 }
 
 // budgetOf returns the budget in a form.

@@ -316,6 +316,25 @@ func TestSagaGoesOn(t *testing.T) {
 	x.post(to, append(a.hidden(to), "from", "put", "reason", "again")...).want(303)
 }
 
+// A saga that has succeeded is undone by another one, as long as its window lasts.
+func TestSagaUndoneLater(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: kept\nsteps:\n  - {id: made, http: \"POST ${vars.things}\", in_doubt: retry, compensate: {http: \"DELETE ${vars.things}/${output.id}\", undo_within: 1h}}\n  - {id: told, http: \"POST ${vars.things}\", compensate: none}\n")
+	id := x.start("kept", `null`)
+	x.becomes(id, saga.Succeeded)
+	at := "/sagas/" + id
+	to := at + "/command/compensate"
+	a := x.page(at).has("Undo…", "1 step is undone", "made: DELETE ", "told: it happened", "does not change")
+	x.post(to, a.hidden(to)...).want(422)
+	next := strings.TrimPrefix(x.post(to, append(a.hidden(to), "reason", "wrong person")...).want(303).header.Get("Location"), "/sagas/")
+	next, _, _ = strings.Cut(next, "?")
+	x.becomes(next, saga.Succeeded)
+	x.page("/sagas/"+next).has("Undoes saga "+id[:8], `href="`+at+`"`).lacks("Undo…")
+	if again := x.post(to, append(a.hidden(to), "reason", "once more")...).want(303).header.Get("Location"); !strings.Contains(again, next) {
+		t.Errorf("the second undo is %s, not %s", again, next)
+	}
+}
+
 // After the pivot the page offers undoing, but not cancelling.
 func TestSagaPastPivot(t *testing.T) {
 	x := newSite(t)
