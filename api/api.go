@@ -15,6 +15,7 @@ import (
 	"recourse/api/mcp"
 	"recourse/catalog"
 	"recourse/internal/archive"
+	"recourse/internal/oauth"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds/ask/relay"
@@ -102,6 +103,12 @@ type Config struct {
 	// besides loopback names and IP addresses.
 	Hosts []string
 
+	// OAuth verifies access tokens, which the MCP server takes besides keys; nil: it takes none.
+	OAuth *oauth.Verifier
+	// PublicURL is the address of this server in the metadata for OAuth, without a slash at the
+	// end; "": that of each request.
+	PublicURL string
+
 	// Streams connects agents with the responses of models that this node asks for them.
 	Relay *relay.Relay // nil: new ones, that no response arrives on
 
@@ -180,6 +187,8 @@ type server struct {
 	replays  chan struct{} // has room for one request that replays sagas
 	triggers *trigger.Starter
 	mcp      *mcp.Handler
+	tool     http.Handler // the API for the MCP server
+	scopes   supportedScopes
 	tools    toolCache
 }
 

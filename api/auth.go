@@ -68,7 +68,7 @@ const KeyPrefix = "rk_"
 const maxKeyName = 128
 
 // ErrKeyName means that a key cannot have this name.
-var ErrKeyName = fmt.Errorf("a key's name says whose it is: up to %d characters, and neither %q nor a role", maxKeyName, saga.Anonymous)
+var ErrKeyName = fmt.Errorf("a key's name says whose it is: up to %d characters, and neither %q nor a role nor a URL, which names a subject of an OAuth issuer", maxKeyName, saga.Anonymous)
 
 // ErrBinding means that a key cannot be bound this way.
 var ErrBinding = errors.New("only a key of the role client is bound: to sources of events, and to patterns of the definitions whose sagas it signals, " +
@@ -118,7 +118,7 @@ func NewKey(name, role string) (journal.APIKey, string, error) {
 	switch {
 	case name == "":
 		name = role + "-" + id.String()[28:]
-	case name == saga.Anonymous || slices.Contains(Roles, name) || len(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
+	case name == saga.Anonymous || slices.Contains(Roles, name) || isSubjectName(name) || len(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
 		return journal.APIKey{}, "", ErrKeyName
 	}
 	secret := KeyPrefix + NewSecret()
@@ -257,10 +257,20 @@ func (s *server) whoami(c echo.Context) error {
 	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: who.may(), Sources: who.binding.Sources, Signals: who.binding.Signals, KeysRequired: s.lock.closed.Load()})
 }
 
-// identify finds the caller by the API key. A wrong key is refused even where none is required.
+// identify finds the caller by the API key. A wrong key is refused even where none is required. If
+// the server has an OAuth issuer, the MCP server takes its access tokens, too, and nothing without
+// credentials, which would keep clients from asking for a token.
 func (s *server) identify(call *call) (caller, error) {
+	ctx := call.Request().Context()
+	if holder, ok := ctx.Value(tokenHolder{}).(caller); ok {
+		return holder, nil
+	}
+	byToken := s.cfg.OAuth != nil && call.route.path == mcpPath
 	if call.Request().Header.Get(echo.HeaderAuthorization) == "" {
-		if s.keysRequired(call.Request().Context()) {
+		if byToken {
+			return caller{}, fail("key_required", "send `Authorization: Bearer …` with an access token of %s for %s, or with an API key", s.cfg.OAuth.Issuer(), s.publicURL(call)+mcpPath)
+		}
+		if s.keysRequired(ctx) {
 			return caller{}, fail("key_required", "send `Authorization: Bearer rk_…`; `recourse keys create` makes a key")
 		}
 		return anonymous, nil
@@ -268,6 +278,12 @@ func (s *server) identify(call *call) (caller, error) {
 	bad := fail("key_invalid", "the key is not one of this server's, or has expired or been revoked: `recourse keys create` makes another")
 	secret := bearer(call)
 	if !strings.HasPrefix(secret, KeyPrefix) || len(secret) > 200 {
+		switch {
+		case byToken && secret != "":
+			return s.identifySubject(ctx, secret)
+		case s.cfg.OAuth != nil && strings.Count(secret, ".") == 2:
+			return caller{}, fail("key_invalid", "access tokens of an OAuth issuer are accepted at %s only: send an API key here", mcpPath)
+		}
 		return caller{}, bad
 	}
 	hash := HashKey(secret)

@@ -36,7 +36,9 @@ type problem struct {
 	Saga   string         `json:"saga,omitempty"`
 	Step   string         `json:"step,omitempty"`
 
-	retryAfter int // seconds; 0: no header
+	retryAfter int      // seconds; 0: no header
+	scopes     []string // those that an access token needs; see challenge
+	challenge  string   // the header WWW-Authenticate; "": the usual one
 }
 
 // Error implements error.
@@ -184,6 +186,7 @@ func asHTTP(h *echo.HTTPError) *problem {
 // respondError writes an error as a problem, and logs it if the server caused it.
 func (s *server) respondError(err error, c echo.Context) {
 	p := asProblem(err)
+	s.challenge(c, p)
 	s.logFailure(c, p.Status, err)
 	p.headers(c.Response().Header())
 	if c.Request().Method == http.MethodHead {
@@ -201,7 +204,10 @@ func (p *problem) headers(h http.Header) {
 	if p.retryAfter > 0 {
 		h.Set(echo.HeaderRetryAfter, strconv.Itoa(p.retryAfter))
 	}
-	if p.Status == http.StatusUnauthorized {
+	switch {
+	case p.challenge != "":
+		h.Set(echo.HeaderWWWAuthenticate, p.challenge)
+	case p.Status == http.StatusUnauthorized:
 		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
 	}
 }

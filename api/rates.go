@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,8 +26,11 @@ type Rates struct {
 type buckets struct {
 	mu    sync.Mutex
 	rates Rates
-	of    map[string]*rate.Limiter // by name; only names of keys appear, so the map stays small
+	of    map[string]*rate.Limiter // by name; only names of keys and subjects appear
 }
+
+// mostBuckets is how many buckets are kept before full ones are dropped.
+const mostBuckets = 10_000
 
 // wait takes a token for a request. It returns how long the principal has to wait if there is none,
 // 0 if there was one.
@@ -45,6 +49,10 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 		l = rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
 		if b.of == nil {
 			b.of = make(map[string]*rate.Limiter)
+		}
+		if len(b.of) >= mostBuckets {
+			// A full bucket says nothing that a new one does not.
+			maps.DeleteFunc(b.of, func(_ string, l *rate.Limiter) bool { return int(l.TokensAt(now)) >= l.Burst() })
 		}
 		b.of[name] = l
 	}

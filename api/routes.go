@@ -51,7 +51,7 @@ func (s *server) routes() []route {
 			get(path+"/:name/versions/:version", opRead, d.version),
 		}
 	}
-	return slices.Concat(published(s.definitions()), published(s.actions()), s.sessionRoutes(), s.modelRoutes(), s.mcpRoutes(), []route{
+	return slices.Concat(published(s.definitions()), published(s.actions()), s.sessionRoutes(), s.modelRoutes(), s.mcpRoutes(), s.oauthRoutes(), []route{
 		get("/", opOpen, s.index),
 		get("/healthz", opOpen, s.healthz),
 		get("/readyz", opOpen, s.readyz),

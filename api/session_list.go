@@ -55,7 +55,7 @@ func (s *server) listUnattached(c echo.Context) error {
 		if err != nil || l.def.Session == nil || l.m.Closed() {
 			continue // what cannot be read cannot be attached to either
 		}
-		if v := viewOf(l.m); !v.Session.Attached && callerOf(c).mayAttach(l.def.Session.Data, l.m.Starter()) == nil {
+		if v := viewOf(l.m); !v.Session.Attached && callerOf(c).mayAttach(h.ID, l.def.Session.Data, l.m.Starter()) == nil {
 			p.Data = append(p.Data, v)
 		}
 	}

@@ -138,6 +138,9 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 	number, token, ongoing := l.m.Life()
 	switch {
 	case token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(hash)) == 1:
+		if err := l.checkHolder(ctx, hash); err != nil {
+			return nil, err
+		}
 		if !ongoing && !l.m.Closed() {
 			return nil, leaseEnded(l.id)
 		}

@@ -50,15 +50,16 @@ func longestLease(ctx context.Context) time.Duration {
 
 // newMCP returns the MCP server, a client of the API.
 func (s *server) newMCP(api http.Handler) *mcp.Handler {
-	own := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.tool = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fromMCP{}, true)))
 	})
-	return mcp.New(mcp.Config{API: own, Version: s.cfg.Version, Log: s.log, Life: lifeOfKey, Lease: mcpLease, Wait: s.cfg.Limits.Tool, Every: s.cfg.Limits.ToolNote})
+	return mcp.New(mcp.Config{API: s.tool, Version: s.cfg.Version, Log: s.log, Life: lifeOfKey, Lease: mcpLease, Wait: s.cfg.Limits.Tool, Every: s.cfg.Limits.ToolNote})
 }
 
 // lifeOfKey returns the secret and the token of the life in which the owner of an API key acts in a
 // session. They follow from the key, so that no node has to remember them, and the client never
-// gets them.
+// gets them. For the subject of an access token, the key is its name with ownerPrefix, which is no
+// secret: see checkHolder.
 func lifeOfKey(key, session string) (secret, token string, err error) {
 	id, err := uuid.FromString(session)
 	if err != nil {
@@ -97,6 +98,12 @@ func (s *server) serveMCP(c echo.Context) error {
 			return err
 		}
 		who.Key = credentials
+		if callerOf(c).isSubject() {
+			who.Key = ""
+			if err := s.subjectCaller(c, &who); err != nil {
+				return err
+			}
+		}
 	}
 	s.mcp.Serve(c.Response(), c.Request(), who)
 	return nil

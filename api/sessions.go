@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/internal/oauth"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
@@ -392,7 +393,7 @@ func (s *server) attach(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := callerOf(c).mayAttach(l.def.Session.Data, l.m.Starter()); err != nil {
+	if err := callerOf(c).mayAttach(id, l.def.Session.Data, l.m.Starter()); err != nil {
 		return err
 	}
 	cmd := saga.Command{Do: saga.Attach{Holder: holder, Token: hashSecret(secret), Previous: hashSecret(previous)}, Actor: callerOf(c).name}
@@ -624,11 +625,21 @@ func (w caller) mayCall(a *saga.Action) error {
 	if g == nil || g.Calls(a.Name, a.Version) {
 		return nil
 	}
+	if w.isSubject() {
+		return fail("insufficient_scope", "the access token does not allow the action %s: get one with the scope %s, too", a.Name, oauth.Scope(a.Name))
+	}
 	return fail("forbidden", "the key %q allows the actions %s, not %s@%d", w.name, strings.Join(g.Actions, ", "), a.Name, a.Version)
 }
 
-// mayAttach returns a problem if a key of the role agent may not attach to a session.
-func (w caller) mayAttach(d *saga.SessionData, starter string) error {
+// mayAttach returns a problem if a key of the role agent, or an access token, may not attach to a
+// session. A subject does not learn that there is a session of others.
+func (w caller) mayAttach(id uuid.UUID, d *saga.SessionData, starter string) error {
+	if w.isSubject() {
+		if starter != w.name {
+			return noSaga(id)
+		}
+		return w.mayUse(d)
+	}
 	if g := w.binding.Agent; g != nil && !g.Names(d.Name) || w.role == "agent" && starter != w.name {
 		return fail("forbidden", "the key %q attaches to sessions that it has opened: this one was opened by %q", w.name, starter)
 	}

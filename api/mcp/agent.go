@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,9 @@ type agent struct {
 // byKey reports whether the client has an API key, or none is required. Then each tool has an
 // argument that names the session.
 func (a *agent) byKey() bool { return a.who.Token == "" }
+
+// owner returns what the lives of the client's sessions follow from.
+func (a *agent) owner() string { return cmp.Or(a.who.Owner, a.who.Key) }
 
 // session is a session in whose name a request is made.
 type session struct {
@@ -72,7 +76,7 @@ func (a *agent) enter(ctx context.Context, id string) (*session, error) {
 		if id == "" {
 			return nil, fail("invalid_request", "the argument `session` is missing: call session_open, and send the `session` that it returns with each call")
 		}
-		secret, token, err := a.cfg.Life(a.who.Key, id)
+		secret, token, err := a.cfg.Life(a.owner(), id)
 		if err != nil {
 			return nil, fail("session_not_found", "%.100q is not the id of a session: call session_open, and send the `session` that it returns", id)
 		}

@@ -48,6 +48,11 @@ type Caller struct {
 	Token   string // the session token; "": the client has an API key, or none is required
 	Session string // the session of the token
 	Key     string // the API key; "": a token, or none
+	// API answers the requests of this client, who has neither of them; nil: the API of Config
+	// does.
+	API http.Handler
+	// Owner is what the lives of the client's sessions follow from instead of Key; "": Key.
+	Owner string
 	// Attach continues the life of the token after its lease has ended. nil: the client has
 	// attached, and sends the heartbeats.
 	Attach func(context.Context) error
@@ -98,8 +103,8 @@ type Handler struct {
 	leases       leases
 }
 
-// maxBody bounds a request: the largest input of a call, and what surrounds it.
-const maxBody = 1 << 20
+// MaxBody bounds a request: the largest input of a call, and what surrounds it.
+const MaxBody = 1 << 20
 
 // New returns a handler.
 func New(cfg Config) *Handler {
@@ -112,7 +117,7 @@ func New(cfg Config) *Handler {
 			server, _ := r.Context().Value(serverOf{}).(*sdk.Server)
 			return server
 		}, &sdk.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: plain, MaxRequestBodyBytes: maxBody, Logger: cfg.Log,
+			Stateless: true, JSONResponse: plain, MaxRequestBodyBytes: MaxBody, Logger: cfg.Log,
 			// The API has its own check of the headers Host and Origin, which knows the server's
 			// names.
 			DisableLocalhostProtection: true,
@@ -128,12 +133,16 @@ type serverOf struct{}
 
 // Serve answers an HTTP request of a client that has been authenticated.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, who Caller) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
 		http.Error(w, "the request is too large, or broke off", http.StatusRequestEntityTooLarge)
 		return
 	}
-	server := h.server(r.Context(), rest.New(h.cfg.API, r, ""), who, needs(body))
+	api := h.cfg.API
+	if who.API != nil {
+		api = who.API
+	}
+	server := h.server(r.Context(), rest.New(api, r, ""), who, needs(body))
 	r = r.WithContext(context.WithValue(r.Context(), serverOf{}, server))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if bytes.Contains(body, []byte(`"progressToken"`)) {
@@ -143,15 +152,27 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, who Caller) {
 	h.plain.ServeHTTP(w, r)
 }
 
+// message is the part of a message that says what it needs.
+type message struct {
+	Method string `json:"method"`
+	Params struct {
+		Name string `json:"name"`
+	} `json:"params"`
+}
+
+// ToolOf returns the name of the tool that a message calls; "" if it calls none.
+func ToolOf(body []byte) string {
+	var message message
+	if err := json.Unmarshal(body, &message); err != nil || message.Method != "tools/call" {
+		return ""
+	}
+	return message.Params.Name
+}
+
 // needs returns which tools the server of a request must have: making the others is most of the
 // work of a request.
 func needs(body []byte) func(tool string) bool {
-	var message struct {
-		Method string `json:"method"`
-		Params struct {
-			Name string `json:"name"`
-		} `json:"params"`
-	}
+	var message message
 	switch err := json.Unmarshal(body, &message); {
 	case err != nil || message.Method == "tools/list": // a list of messages may need any
 		return all

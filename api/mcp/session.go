@@ -204,7 +204,7 @@ func (a *agent) open(ctx context.Context, _ *sdk.CallToolRequest, m members) (*s
 	if _, err := do(ctx, a.api.WithKey(a.who.Key), http.MethodPost, "/v1/sessions", body, &v); err != nil {
 		return nil, err
 	}
-	secret, _, err := a.cfg.Life(a.who.Key, v.ID)
+	secret, _, err := a.cfg.Life(a.owner(), v.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,11 @@ func TestBadConfigFiles(t *testing.T) {
 		"secret-hosts: [a]":                        "PAY_KEY: [pay.example]",
 		"secret-hosts: {A: a}":                     "PAY_KEY: [pay.example]",
 		"secret-hosts: {a: [b]}":                   "capital letters",
-		"secret-hosts: {A: [b/c]}":                 `secret-hosts: A: "b/c": write a host name`,
+		"mcp_oauth: [a]":                           "mcp_oauth: write such as",
+		"mcp_oauth: {url: a}":                      "unknown field",
+		"mcp_oauth: {}":                            "write all of issuer, audience and jwks_url",
+		"mcp_oauth: {issuer: \"http://id.example\", audience: a, jwks_url: \"https://id.example/jwks\"}": "with https",
+		"secret-hosts: {A: [b/c]}": `secret-hosts: A: "b/c": write a host name`,
 	} {
 		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
 		if r.code != cli.Usage || !strings.Contains(r.errOut, says) {

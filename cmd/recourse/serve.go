@@ -20,7 +20,9 @@ import (
 	"recourse/internal/cli/config"
 	"recourse/internal/cli/database"
 	"recourse/internal/cli/process"
+	"recourse/internal/egress"
 	"recourse/internal/intake"
+	"recourse/internal/oauth"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/internal/statedir"
@@ -80,6 +82,17 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
+	out := egress.Config{UserAgent: "recourse/" + a.Version}
+	if err := c.DialFlags.Apply(&out); err != nil {
+		return err
+	}
+	tokens, err := c.OAuthFlags.Verifier(c.Config, out)
+	if err != nil {
+		return err
+	}
+	if tokens != nil {
+		defer tokens.Close()
+	}
 	if len(unknown) > 0 {
 		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
 	}
@@ -121,7 +134,7 @@ func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	if n.notices != nil {
 		n.notices.URL = page
 	}
-	return c.serve(ctx, a, n, vars, keys, limits, log)
+	return c.serve(ctx, a, n, siteOptions{Vars: vars, RequireKeys: keys.Required, NoAuth: c.NoAuth, OAuth: tokens, PublicURL: page, Limits: limits, TraceURL: string(c.TraceURL), Version: a.Version, Log: log}, keys.Says)
 }
 
 // stateDir locks the state directory, which the node leaves to its successor; nil without one. The
@@ -163,7 +176,8 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 		Memory: postgres.Memory{System: last.System, Timeline: last.Timeline, Keep: keep, Place: state.DatabaseFile()}})
 }
 
-func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[string]json.RawMessage, keys config.Access, limits config.Limits, log *slog.Logger) error {
+func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, site siteOptions, access string) error {
+	log := site.Log
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
@@ -178,7 +192,7 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 		return err
 	}
 	defer stopProfiles()
-	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
+	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: site.Vars, Log: log}))
 	n.services = append(n.services, cron.Run, n.sweep)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -186,11 +200,12 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, vars map[stri
 		listener.Close()
 		return err
 	}
-	server := n.site(siteOptions{Vars: vars, RequireKeys: keys.Required, NoAuth: c.NoAuth, Limits: limits, TraceURL: string(c.TraceURL), Version: a.Version, Log: log, Done: ctx.Done()})
+	site.Done = ctx.Done()
+	server := n.site(site)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	log.Info("listening", "url", address, "database", database.Kind(c.Database), "keys", keys.Required, "version", a.Version)
-	a.Printf("recourse listening on %s\n%s\n", address, keys.Says)
+	log.Info("listening", "url", address, "database", database.Kind(c.Database), "keys", site.RequireKeys, "version", a.Version)
+	a.Printf("recourse listening on %s\n%s\n", address, access)
 
 	select {
 	case err = <-failed:
@@ -212,6 +227,8 @@ type siteOptions struct {
 	Vars        map[string]json.RawMessage
 	RequireKeys bool
 	NoAuth      bool
+	OAuth       *oauth.Verifier // nil: no access tokens are accepted
+	PublicURL   string          // "": the address of each request
 	Limits      config.Limits
 	TraceURL    string
 	Version     string // of the program
@@ -221,7 +238,7 @@ type siteOptions struct {
 
 // site returns the server of a node's API and web UI.
 func (n *node) site(o siteOptions) *http.Server {
-	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth, Relay: n.relay,
+	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: o.Vars, Log: o.Log, RequireKeys: o.RequireKeys, NoAuth: o.NoAuth, OAuth: o.OAuth, PublicURL: o.PublicURL, Relay: n.relay,
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Archive: n.reader, ArchiveStats: n.archiveStats(),
 		Collectors: []prometheus.Collector{n.metrics}, Version: o.Version, Done: o.Done, Rates: o.Limits.Rates})
 	server := &http.Server{

@@ -57,7 +57,7 @@ var may = map[string][]string{
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":          {"internal/notify", "journal", "saga", "saga/machine", "internal/failpoint", "internal/failpoint/faultstore", "internal/quota"},
-	"api":             {"api/mcp", "compensation", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/compare", "saga/expr", "saga/kinds", "saga/replay"},
+	"api":             {"api/mcp", "compensation", "internal/archive", "internal/costs/tally", "internal/failpoint", "internal/intake", "internal/oauth", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/history", "saga/machine", "saga/dsl", "saga/compare", "saga/expr", "saga/kinds", "saga/replay"},
 	"api/client":      {},
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
@@ -85,6 +85,7 @@ var may = map[string][]string{
 	"internal/notify":               {"internal/cloudevent", "compensation", "journal", "retry", "saga", "saga/machine"},
 	"internal/httptext":             {},
 	"internal/story/storytest":      {"*"},
+	"internal/oauth":                {"internal/egress"},
 	"internal/outbox":               {"internal/egress", "internal/httptext", "internal/notify", "journal", "retry", "saga"},
 	"internal/spelling":             {},
 	"internal/recount":              {},
@@ -106,6 +107,7 @@ var may = map[string][]string{
 	"internal/test/debian":           {},
 	"internal/test/golden":           {},
 	"internal/test/examples/goagent": {"api/client"},
+	"internal/test/issuer":           {},
 	"internal/test/linearizability":  {"journal", "saga", "saga/machine"},
 	"internal/test/mcpserver":        {},
 	"internal/test/mutant":           {},
@@ -123,12 +125,12 @@ var may = map[string][]string{
 	"internal/cli/bench":         {"catalog", "engine", "internal/cli", "internal/cli/bench/measure", "internal/cli/database", "internal/cli/process", "internal/cli/verify", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/bench/measure": {},
 	"internal/cli/completion":    {"internal/cli", "internal/cli/remote", "saga", "saga/machine"},
-	"internal/cli/config":        {"api", "internal/archive", "internal/cli", "internal/cli/database", "internal/egress", "internal/evidence", "internal/httptext", "internal/intake", "internal/notify", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
+	"internal/cli/config":        {"api", "internal/archive", "internal/cli", "internal/cli/database", "internal/egress", "internal/evidence", "internal/httptext", "internal/intake", "internal/notify", "internal/oauth", "internal/outbox", "internal/secrets", "internal/tracing", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/crashtest":     {"internal/cli", "internal/cli/definition", "internal/crashmatrix", "internal/story", "saga"},
 	"internal/cli/database":      {"internal/cli", "journal", "journal/postgres", "journal/sqlite", "migrations"},
 	"internal/cli/definition":    {"internal/cli", "internal/cli/config", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/demo":          {"examples/llmstub", "examples/world", "internal/cli", "internal/cli/config", "internal/cli/process", "internal/cli/remote", "internal/cli/view", "internal/invariant", "internal/story", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
-	"internal/cli/doctor":        {"catalog", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/remote", "internal/cli/view", "internal/egress", "internal/httptext", "internal/outbox", "internal/pgsession", "internal/pgsync", "internal/secrets", "internal/story", "journal", "journal/postgres", "migrations", "saga/kinds", "saga/kinds/mcp/client"},
+	"internal/cli/doctor":        {"catalog", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/remote", "internal/cli/view", "internal/egress", "internal/httptext", "internal/oauth", "internal/outbox", "internal/pgsession", "internal/pgsync", "internal/secrets", "internal/story", "journal", "journal/postgres", "migrations", "saga/kinds", "saga/kinds/mcp/client"},
 	"internal/cli/export":        {"journal"},
 	"internal/cli/offline":       {"internal/cli", "internal/cli/definition", "internal/cli/export", "internal/cli/remote", "internal/cli/view", "internal/story", "journal", "saga", "saga/dsl", "saga/history", "saga/kinds", "saga/machine", "saga/replay"},
 	"internal/cli/probe":         {"idempotency", "internal/cli", "internal/cli/config", "internal/cli/definition", "internal/crashmatrix", "internal/egress", "internal/secrets", "internal/story", "journal", "saga", "saga/expr", "saga/machine", "saga/kinds/http/client"},
@@ -172,6 +174,8 @@ var outside = map[string][]string{
 	"go.opentelemetry.io":                   {"internal/tracing"},
 	"golang.org/x/net":                      {"internal/egress"},
 	"github.com/modelcontextprotocol":       {"api/mcp"},
+	"github.com/coreos/go-oidc":             {"internal/oauth"},
+	"github.com/go-jose/go-jose":            {"internal/oauth"},
 }
 
 type pkg struct {

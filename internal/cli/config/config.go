@@ -35,7 +35,7 @@ func NewFile(env map[string]string) *File { return &File{env: env} }
 var ErrFile = errors.New("config file")
 
 // sections are the keys of the file without a flag.
-var sections = []string{"evidence", "limits", "llm", "mcp", "secret-hosts", "sinks"}
+var sections = []string{"evidence", "limits", "llm", "mcp", "mcp_oauth", "secret-hosts", "sinks"}
 
 // Validate implements kong.Resolver.
 func (*File) Validate(*kong.Application) error { return nil }

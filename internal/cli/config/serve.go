@@ -30,6 +30,7 @@ type ServeFlags struct {
 	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables, in addition to RECOURSE_VAR_<name>."`
 	LLMFlags
+	OAuthFlags
 	TracesFlag
 	TraceURL       traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links in the web UI. Default: no links."`
 	Config         string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`

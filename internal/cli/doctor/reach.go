@@ -113,6 +113,29 @@ func (d *doctor) tools(ctx context.Context) {
 	}
 }
 
+// issuer fetches the keys of the OAuth issuer, if there is one.
+func (d *doctor) issuer(ctx context.Context) {
+	if d.file.Err != nil || d.calls.Guard == nil {
+		return // already reported
+	}
+	const check = "mcp_oauth"
+	v, err := d.cmd.OAuthFlags.Verifier(d.cmd.Config, d.calls)
+	if err != nil {
+		d.failed(check, err)
+		return
+	}
+	if v == nil {
+		return
+	}
+	defer v.Close()
+	n, err := v.Fetch(ctx)
+	if err != nil {
+		d.wrong(check, err.Error(), "check jwks_url, and that this machine reaches it")
+		return
+	}
+	d.ok(check, "%s has %s for signatures", v.Issuer(), cli.Count(n, "key"))
+}
+
 // server checks a running server, if one is named.
 func (d *doctor) server(ctx context.Context) {
 	if d.cmd.Server == "" {
