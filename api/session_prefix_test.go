@@ -90,8 +90,8 @@ func hold(t *testing.T, prefix int64, v machine.View, made world.Ledger) {
 		found[named[e.Key]] = true
 	}
 	for _, r := range v.Residual {
-		// If an abort comes between the record of a begin and its response, the agent is refused, and
-		// does nothing. The journal cannot tell this from an agent that has died at work.
+		// If an abort comes between the record of a begin and its response, the agent is refused,
+		// and does nothing. The journal cannot tell this from an agent that has died at work.
 		refused := strings.HasPrefix(r.Path, saga.OwnPrefix) && strings.HasPrefix(r.Why, "it may have happened")
 		if !found[r.Path] && !refused {
 			t.Errorf("aborted at record %d: residual names %s, which has no effect: %s", prefix, r.Path, r.Why)

@@ -105,7 +105,7 @@ func saneWide(t *testing.T, out string) {
 	}
 }
 
-// Figures of a few hundred milliseconds, beside other tests, show how a report is made, not how fast
+// Figures of a few hundred milliseconds next to other tests show how a report is made, not how fast
 // the engine is. A node's own commits, such as those of its lease, count in them.
 func saneStart(t *testing.T, out string) {
 	r := report[measure.Report](t, out)
