@@ -111,6 +111,7 @@ func New(cfg Config) *Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Log = slog.New(quiet{cfg.Log.Handler()})
 	cfg.Wait, cfg.Every = cmp.Or(cfg.Wait, 45*time.Second), cmp.Or(cfg.Every, 5*time.Second)
 	serve := func(plain bool) *sdk.StreamableHTTPHandler {
 		return sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
@@ -127,6 +128,20 @@ func New(cfg Config) *Handler {
 	}
 	return &Handler{cfg: cfg, plain: serve(true), noted: serve(false)}
 }
+
+// quiet is a log without what is less than a warning: the SDK logs three lines for each request.
+type quiet struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // serverOf is the key of the context with which Serve passes its server to the SDK.
 type serverOf struct{}

@@ -58,6 +58,9 @@ func TestOAuth(t *testing.T) {
 	if strings.Contains(s.log.String(), "eyJ") {
 		t.Error("the log has a token")
 	}
+	if strings.Contains(s.log.String(), "server connecting") {
+		t.Errorf("the log has a line for each request:\n%s", s.log.String())
+	}
 
 	out := ok(t, nil, "doctor", "--config", config, "--database", filepath.Join(t.TempDir(), "b.db"))
 	if !strings.Contains(out, i.URL+" has 3 keys") {
