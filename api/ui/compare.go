@@ -51,7 +51,7 @@ func showCompare(v *request) error {
 	if _, err := v.api.Get(rest.Path("v1", "sagas", id, "compare", other), &page.Result); err != nil {
 		return err
 	}
-	var most time.Duration
+	most := time.Millisecond // sagas may begin and end within the same one
 	for _, s := range page.Steps {
 		most = max(most, ended(s.Here, page.Here.CreatedAt), ended(s.There, page.There.CreatedAt))
 	}
@@ -77,7 +77,7 @@ func ended(s *compare.Side, start saga.Time) time.Duration {
 
 // barOf returns the bar of a step; nil if it has sent nothing.
 func barOf(s *compare.Side, start saga.Time, most time.Duration) *bar {
-	if s == nil || s.StartedAt == nil || most <= 0 {
+	if s == nil || s.StartedAt == nil {
 		return nil
 	}
 	from := int(s.StartedAt.Sub(start.Time) * axis / most)
