@@ -24,7 +24,7 @@ input: {order: string, amount: number, note: string?}
 http: POST ${vars.pay}/charges
 body: {order: "${input.order}", amount: "${input.amount}"}
 output: {id: "${result.body.id}"}
-compensate: {http: "POST ${vars.pay}/charges/${output.id}/refund"}
+compensate: {http: "POST ${vars.pay}/charges/${output.id}/refund", undo_within: 1h}
 `,
 	"mail": `action: mail
 agents: auto
@@ -150,6 +150,24 @@ func TestSession(t *testing.T) {
 	x.becomes(p.id, saga.Compensated)
 	x.page("/sagas/"+p.id).want(200).has("The session is aborted", "The session was aborted", "wrong customer", "it was undone", "The session has ended as compensated").
 		lacks("<script>alert", "Abort the session", "Run it again")
+}
+
+// A session that was committed is undone by a saga, as long as the windows of its calls last.
+func TestSessionUndoneLater(t *testing.T) {
+	x := newSite(t)
+	p := x.session("")
+	p.call("charge", `{"order": "A", "amount": 1}`)
+	p.call("charge", `{"order": "B", "amount": 2}`)
+	p.do("POST", "/v1/sessions/"+p.id+"/commit", "{}").want(200)
+	x.becomes(p.id, saga.Succeeded)
+	page := x.page("/sagas/"+p.id).want(200).has("Undo…", "2 steps are undone", "This session does not change").lacks("Abort the session")
+	if first, second := strings.Index(page.body, "charge[1]: POST "), strings.Index(page.body, "charge[0]: POST "); first < 0 || second < first {
+		t.Errorf("charge[1] is listed at %d, charge[0] at %d", first, second)
+	}
+	to := x.post("/sagas/"+p.id+"/command/compensate", "seen", seenOf(t, page, "compensate"), "reason", "wrong customer").want(303).header.Get("Location")
+	by, _, _ := strings.Cut(strings.TrimPrefix(to, "/sagas/"), "?")
+	x.becomes(by, saga.Succeeded)
+	x.page("/sagas/" + by).want(200).has("Undoes saga " + p.id[:8]).lacks("Undo…")
 }
 
 // seenOf returns the digest of the consequences in an action's form.
