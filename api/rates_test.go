@@ -73,3 +73,23 @@ func TestRefusedRequestsTakeNoToken(t *testing.T) {
 		}
 	}
 }
+
+// Subjects of an issuer may be many: full buckets are dropped, and one that is not full is kept.
+func TestBucketsAreBounded(t *testing.T) {
+	b := buckets{rates: Rates{Each: Rate{Every: time.Hour, Burst: 2}}}
+	now := time.Now()
+	for i := range mostBuckets {
+		b.wait(strconv.Itoa(i), now)
+	}
+	now = now.Add(90 * time.Minute)
+	b.wait("busy", now)
+	if len(b.of) != 1 {
+		t.Errorf("%d buckets", len(b.of))
+	}
+	for i := range mostBuckets {
+		b.wait(strconv.Itoa(i), now)
+	}
+	if b.wait("busy", now); b.wait("busy", now) == 0 {
+		t.Error("a bucket that is not full was dropped")
+	}
+}
