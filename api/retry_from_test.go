@@ -165,6 +165,20 @@ steps:
 	})
 }
 
+// An approval that nobody has decided is no outcome: no saga goes on after it.
+func TestRetryFromUndecided(t *testing.T) {
+	x := newFixture(t)
+	x.publish(fmt.Sprintf("saga: undecided\nsteps:\n  - {id: ok, approval: {title: \"Charge?\"}}\n  - {id: charge, http: POST %s/pay/charges, body: {amount: 5}, compensate: none}\n", x.world.URL))
+	v := x.do("POST", "/v1/sagas", `{"definition": "undecided"}`).want(201).saga()
+	x.until(v.ID, is(saga.Waiting))
+	x.do("POST", "/v1/sagas/"+v.ID+"/cancel", `{"reason": "later"}`).want(202)
+	x.until(v.ID, is(saga.Compensated))
+	x.do("POST", "/v1/sagas/"+v.ID+"/retry", `{"from": "charge", "reason": "now"}`).problem(409, "no_outcome")
+	if n := requested(x, "pay charge")[0]; n != 0 {
+		t.Errorf("%d charges", n)
+	}
+}
+
 // A saga that goes on from one which has gone on itself has the outcomes of both.
 func TestRetryFromTwice(t *testing.T) {
 	x := newFixture(t)

@@ -80,6 +80,11 @@ func (c *sagaCheck) goes(t *sagaState) {
 	if !c.hashes(o.Saga) {
 		return
 	}
+	for _, id := range t.data[0].(*saga.StartedData).Reused {
+		if was := o.effect(id); was == nil || !was.over {
+			c.say(31, 1, "it takes over step %s of saga %s, which had not ended there", id, o.ID)
+		}
+	}
 	for _, n := range t.order {
 		was := o.effect(n.path)
 		if !t.reuses(n.path) || len(n.do) == 0 {

@@ -21,6 +21,7 @@ type stepState struct {
 	ended   time.Time     // of the last forward record that is no intent
 	settled bool          // undone, skipped or abandoned: the compensation has ended
 	lifted  bool          // by a person or by `when`: no compensation was needed
+	over    bool          // the step itself has ended, by a record of its own
 	// undoneBefore says that the saga whose outcome it is has tried to undo it.
 	undoneBefore bool
 }
@@ -34,6 +35,7 @@ type sent struct {
 }
 
 func (n *stepState) apply(r journal.Record, data any) {
+	n.over = n.over || r.Way != journal.Undo && endsForward(r, data)
 	switch d := data.(type) {
 	case *saga.IntentData:
 		if d.Request != nil && d.Awaited == nil { // otherwise it is sent once it is approved
@@ -51,6 +53,19 @@ func (n *stepState) apply(r journal.Record, data any) {
 			n.settled, n.lifted = true, true
 		}
 	}
+}
+
+// endsForward reports whether a record of a step's forward track ends it.
+func endsForward(r journal.Record, data any) bool {
+	switch d := data.(type) {
+	case *saga.OutcomeData:
+		return d.Next == saga.NextDone || d.Next == saga.NextFail || d.Next == saga.NextInDoubt
+	case *saga.DecidedData:
+		return d.Branch == nil && !d.Enter && (d.Next == saga.NextDone || d.Next == saga.NextFail || d.Next == saga.NextInDoubt)
+	case *saga.CommandData:
+		return d.Rejected == nil && d.Outcome != "retry"
+	}
+	return r.Kind == journal.Skipped
 }
 
 func (n *stepState) intents(way journal.Way) *[]sent {

@@ -89,10 +89,11 @@ func (m *Machine) goesOnLater() bool {
 	return m.finished != nil && m.finished.Status != saga.Succeeded && m.origin == nil && m.session == nil
 }
 
-// hasOutcome reports whether the saga has moved on to the step after this one.
+// hasOutcome reports whether the saga has moved on to the step after this one. A wait that the saga
+// gave up, such as an approval that nobody decided before a cancel, has none.
 func (n *node) hasOutcome() bool {
 	s := n.forward.state
-	return s == done || s == skipped || s.ended() && n.step.Continue
+	return n.passed && !n.abandoned && (s == done || s == skipped || s.ended() && n.step.Continue)
 }
 
 // top returns the step of the top level that n is in, or n itself.
