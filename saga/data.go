@@ -256,16 +256,58 @@ type ApprovalData struct {
 	Approvers []string        `json:"approvers,omitempty"` // names or roles; empty: everybody who may approve
 	FourEyes  bool            `json:"four_eyes,omitempty"` // the person who started the saga may not approve
 	Shown     json.RawMessage `json:"shown,omitempty"`
+	// Covers are the steps whose requests the approval shows. A request of theirs that differs from
+	// it makes the approval stale.
+	Covers []Covered `json:"covers,omitempty"`
+	// Stale says why the approval is asked again, after an earlier decision; nil: it is not.
+	Stale *Stale `json:"stale,omitempty"`
 	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, separated
-	// by newlines.
+	// by newlines; if there are Covers, of a fourth text, too: their JSON.
 	ShownHash string          `json:"shown_hash"`
 	Form      json.RawMessage `json:"form,omitempty"` // a JSON Schema of the data that comes with the approval
 }
 
 // Hash computes ShownHash.
 func (d *ApprovalData) Hash(definition string) string {
-	sum := sha256.Sum256(slices.Concat([]byte(definition+"\n"+d.Title+"\n"), d.Shown))
+	text := slices.Concat([]byte(definition+"\n"+d.Title+"\n"), d.Shown)
+	if len(d.Covers) > 0 {
+		text = slices.Concat(text, []byte("\n"), Encode(d.Covers))
+	}
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// Covered is a step that an approval covers, as it would run when the approval was asked.
+type Covered struct {
+	Path    string `json:"path"`
+	Kind    string `json:"kind"`
+	Use     string `json:"use,omitempty"`     // the action that it uses, with its version
+	Skipped bool   `json:"skipped,omitempty"` // its `when` was false
+	If      string `json:"if,omitempty"`      // its `when`, if the result was unknown
+	// Request is what it sends, with secrets as references, and Key its idempotency key. Hash is
+	// Request.SendHash of both. Without a request, Note says why there is none.
+	Request *Request     `json:"request,omitempty"`
+	Key     string       `json:"key,omitempty"`
+	Hash    string       `json:"hash,omitempty"`
+	Note    string       `json:"note,omitempty"`
+	Undo    *CoveredUndo `json:"compensation,omitempty"`
+}
+
+// CoveredUndo is the compensation of a step that an approval covers. Values that only the step's
+// end gives are placeholders, as in a plan. It is shown, but nothing depends on it: an undo waits
+// for nobody.
+type CoveredUndo struct {
+	Kind    string   `json:"kind"`
+	If      string   `json:"if,omitempty"` // its `when`
+	Request *Request `json:"request,omitempty"`
+	Key     string   `json:"key,omitempty"`
+	Note    string   `json:"note,omitempty"`
+}
+
+// Stale says why an approval that was decided is asked again.
+type Stale struct {
+	Step   string `json:"step"` // the path of the step whose request differs
+	Detail string `json:"detail"`
 }
 
 // SignalData is the data of `signalled`.

@@ -156,6 +156,10 @@ type Step struct {
 	HoldFor time.Duration
 	Pivot   bool
 	Approve bool // a person has to approve the request before it is sent: a tool that a model calls
+	// Covers has the ids of the steps whose requests an approval shows, and CoveredBy those of the
+	// approvals that show this step's. All of them are in the same list of steps.
+	Covers    []string
+	CoveredBy []string
 
 	Compensate     *Compensation // nil: none declared
 	NoCompensation bool          // `compensate: none` was written

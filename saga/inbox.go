@@ -40,6 +40,8 @@ type Entry struct {
 	// For an approval: what to decide, who may decide, until when, and the schema of the data that
 	// comes with the decision.
 	Shown     json.RawMessage `json:"shown,omitempty"`
+	Covers    []Covered       `json:"covers,omitempty"`
+	Stale     *Stale          `json:"stale,omitempty"`
 	ShownHash string          `json:"shown_hash,omitempty"`
 	Approvers []string        `json:"approvers,omitempty"`
 	Form      json.RawMessage `json:"form,omitempty"`

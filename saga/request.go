@@ -1,9 +1,11 @@
 package saga
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 )
 
 // Hash returns the SHA-256, in hex, of the verb, the object (see Target) and the payload, separated
@@ -15,6 +17,21 @@ func (r *Request) Hash() string {
 	text = append(append(text, verb...), '\n')
 	text = append(append(text, object...), '\n')
 	sum := sha256.Sum256(append(text, r.Payload()...))
+	return hex.EncodeToString(sum[:])
+}
+
+// SendHash returns the SHA-256, in hex, of the idempotency key and the whole request, with secrets
+// as references: an approval that covers a step compares it. It leaves out what is not of the
+// request's author: the id of a child saga, and what a server says about its tool.
+func (r *Request) SendHash(key string) string {
+	q := *r.Hinted(HintNone)
+	if q.Child != nil {
+		child := *q.Child
+		child.Saga = ""
+		q.Child = &child
+	}
+	text := bytes.ReplaceAll(Encode(&q), replaced, []byte("\uFFFD")) // as it is after decoding
+	sum := sha256.Sum256(slices.Concat([]byte(key+"\n"), text))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -93,8 +110,8 @@ type OwnRequest struct {
 
 // ChildRequest asks for a saga to be started as a step's child or, with Revert, to be undone.
 type ChildRequest struct {
-	Saga   string `json:"saga"`   // the child's id
-	Parent string `json:"parent"` // the parent's id
+	Saga   string `json:"saga,omitempty"` // the child's id
+	Parent string `json:"parent"`         // the parent's id
 	Revert bool   `json:"revert,omitempty"`
 
 	// The fields below belong to a start.

@@ -122,7 +122,18 @@ func (f entryForms) Changed() []diff.Line {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
 	}
-	return diff.Lines(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Shown))
+	return diff.Lines(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Content()))
+}
+
+// Content returns all that an approval shows, except for its title, as JSON.
+func (f entryForms) Content() json.RawMessage {
+	if len(f.Covers) == 0 {
+		return f.Shown
+	}
+	return saga.Encode(struct {
+		Shown  json.RawMessage `json:"shown,omitempty"`
+		Covers []saga.Covered  `json:"covers"`
+	}{f.Shown, f.Covers})
 }
 
 // Fields returns the fields for an approval's data, with the values from the refused form.

@@ -3,6 +3,7 @@ package ui
 import (
 	"html"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -205,4 +206,41 @@ func TestRepeatForm(t *testing.T) {
 	if n := groupsOf([]entry{f.entry, f.entry}, who{May: []string{"operate"}}); len(n) != 0 {
 		t.Errorf("calls are compared together: %v", n)
 	}
+}
+
+// An approval that covers a step shows its request. It is asked again if the request changes, and
+// says where.
+func TestApprovalCovers(t *testing.T) {
+	x := newSite(t)
+	x.publish(`saga: covering
+input: {amount: integer}
+steps:
+  - id: ok
+    approval: {title: "Pay ${input.amount} EUR?", covers: [pay, thank]}
+  - id: pay
+    http: POST ${vars.things}
+    in_doubt: retry
+    body: {amount: "${input.amount}", team: "${saga.labels?.team ?? 'no \u202eone'}"}
+    compensate: {http: "DELETE ${vars.things}/${output.id}"}
+  - id: thank
+    when: steps.ok.output.comment != null
+    http: PUT ${vars.things}
+`)
+	id := x.start("covering", `{"amount": 12}`)
+	x.until("the approval is asked for", func() bool { return len(x.saga(id).Open) > 0 })
+	first := x.saga(id).Open[0]
+	to := "/sagas/" + id + "/steps/ok/approve"
+	a := x.page("/sagas/"+id).want(200).has("Exactly these requests are approved", "&#34;amount&#34;: 12", "‹pay.id›", "if <code>steps.ok.output.comment != null</code>").lacks("Asked again.")
+	x.page("/inbox").want(200).has("Exactly these requests are approved")
+	patch := x.request("PATCH", "/v1/sagas/"+id, strings.NewReader(`{"labels": {"team": "blue"}}`))
+	patch.Header.Set("Content-Type", "application/json")
+	patch.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(x.saga(id).Seq, 10)))
+	x.do(patch).want(200)
+	fields := a.hidden(to)
+	x.post(to, fields...).want(303)
+	x.until("it is asked again", func() bool { open := x.saga(id).Open; return len(open) > 0 && open[0] != first })
+	a = x.page("/sagas/"+id).want(200).has("Asked again.", "it differs at /body/team", "blue")
+	x.post(to, fields...).want(409).has("has changed since it was shown", "Changes since you opened this page")
+	x.post(to, a.hidden(to)...).want(303)
+	x.becomes(id, saga.Succeeded)
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"encoding/json"
 	"html/template"
 	"net/url"
 	"strings"
@@ -28,9 +29,10 @@ var funcs = template.FuncMap{
 	"join":   strings.Join,
 	// visible is for texts of others within a line, where hidden characters could change the rest
 	// of it.
-	"visible": saga.VisibleText,
-	"sum":     func(a, b int) int { return a + b },
-	"lasted":  lasted,
+	"visible":     saga.VisibleText,
+	"requestJSON": func(r *saga.Request) json.RawMessage { return saga.Encode(r) },
+	"sum":         func(a, b int) int { return a + b },
+	"lasted":      lasted,
 
 	"classMark": format.ClassMark,
 

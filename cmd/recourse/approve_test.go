@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -89,5 +90,51 @@ func TestApproveTooEarly(t *testing.T) {
 	waitFor(t, s, id, saga.Waiting)
 	if r := run(t, s.env, "approve", id, "ok", "--yes"); r.code != cli.Conflict || strings.Contains(r.errOut, "shown") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// The inbox and the prompt of an approval show the requests that it covers. After a change of a
+// label, it is asked again.
+func TestApproveCovers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "covering.yaml", `saga: covering
+steps:
+  - {id: ok, approval: {title: Pay?, covers: [pay]}}
+  - {id: pay, http: "POST http://pay.invalid/charges", body: {amount: 5, team: "${saga.labels?.team ?? 'none'}"}, in_doubt: ask, compensate: none}
+`))
+	id := strings.Fields(ok(t, s.env, "start", "covering"))[0]
+	waitFor(t, s, id, saga.Waiting)
+	if out := ok(t, s.env, "inbox", "--saga", id); !strings.Contains(out, `covers pay: POST http://pay.invalid/charges {"amount":5,"team":"none"}`) {
+		t.Errorf("inbox: %s", out)
+	}
+	relabel(t, s, id, `{"team": "blue"}`)
+	if out := ok(t, s.env, "approve", id, "ok", "--yes"); !strings.Contains(out, `"team": "none"`) || strings.Contains(out, "asked again") {
+		t.Errorf("approve: %s", out)
+	}
+	waitFor(t, s, id, saga.Waiting)
+	if out := runWith(t, "n\n", s.env, "approve", id, "ok").out; !strings.Contains(out, `"team": "blue"`) || !strings.Contains(out, "asked again: step pay would send another request than the approved one, it differs at /body/team") {
+		t.Errorf("approve again: %s", out)
+	}
+	ok(t, s.env, "reject", id, "ok")
+	waitFor(t, s, id, saga.Compensated)
+}
+
+// relabel changes labels of a saga.
+func relabel(t *testing.T, s *serving, id, labels string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.url+"/v1/sagas/"+id, strings.NewReader(`{"labels": `+labels+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("If-Match", "*")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("PATCH: %s", resp.Status)
 	}
 }

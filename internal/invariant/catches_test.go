@@ -218,6 +218,31 @@ var bad = []struct {
 		s.Records[decided(t, s)].Path = "some"
 		reseal(s)
 	}},
+	{"another request than the approval has shown", 32, "covered", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "charge", 1), func(d *saga.IntentData) { d.Request.Body = json.RawMessage(`{"amount":99999}`) })
+		reseal(s)
+	}},
+	{"other headers than the approval has shown", 32, "covered", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "mail", 1), func(d *saga.IntentData) { d.Request.Headers["X-Account"] = "7" })
+		reseal(s)
+	}},
+	{"a covered request leaves before it is approved", 32, "covered", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "ok" })
+		reseal(s)
+	}},
+	{"a covered request leaves, and nobody was asked", 32, "covered", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Path == "ok" })
+		reseal(s)
+	}},
+	{"a covered request leaves under another key", 32, "covered", func(t *testing.T, s *invariant.Saga, _ *good) {
+		first := record(t, s, journal.Intent, "charge", 1).Seq
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Path == "ok" && r.Seq > first })
+		reseal(s)
+	}},
+	{"a covered request with the hash of another one", 32, "covered", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "ok", 0), func(d *saga.IntentData) { d.Awaited.Approval.Covers[1].Key = "k" })
+		reseal(s)
+	}},
 	{"over budget", 15, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
 		edit(t, record(t, s, journal.Intent, "flight", 1), func(d *saga.IntentData) { d.Reserve = "1.01" })
 		reseal(s)

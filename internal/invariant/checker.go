@@ -200,6 +200,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.budget(t)
 	c.tokens(t)
 	c.approvals(t)
+	c.covered(t)
 	if t.Definition != nil {
 		c.forward(t)
 		c.attempts(t)

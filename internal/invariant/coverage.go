@@ -60,6 +60,7 @@ var needs = map[int]struct{ must, also []need }{
 	28: {also: []need{definition}},
 	30: {must: []need{anchored}},
 	31: {also: []need{definition, effects}},
+	32: {also: []need{definition}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

@@ -77,6 +77,7 @@ var Names = map[int]string{
 	29: "a saga that undoes another one is the only one, begins within the windows, and leaves no effect that `residual` does not name",
 	30: "no record was changed or removed after it was anchored",
 	31: "a saga that goes on from another one is the only one, and repeats neither an outcome that it takes over nor an effect that remains",
+	32: "a request that an approval covers leaves only as it was shown, and approved",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

@@ -183,6 +183,23 @@ steps:
       - {id: rest, sleep: 1s}
 `
 
+// covering asks for two requests at once. The first one changes when it is sent under a new key.
+const covering = `
+saga: covering
+steps:
+  - {id: ok, approval: {title: Pay?, covers: [charge, mail]}, timeout: 1h}
+  - {id: charge, http: "POST http://world/pay/charges", body: {amount: 5}, in_doubt: ask, retry: none, on_error: hold}
+  - {id: mail, http: "POST http://world/mail/send", body: {to: x}, in_doubt: retry}
+`
+
+// payUnderNewKey approves, and retries what is held under a new key.
+func payUnderNewKey(e saga.Entry) saga.Command {
+	if e.Kind == saga.InboxExhausted {
+		return saga.Command{Do: saga.Retry{NewKey: true}, Path: e.Path, Actor: "bob", Role: "ops"}
+	}
+	return approve(e)
+}
+
 // approve decides what an approval shows.
 func approve(e saga.Entry) saga.Command {
 	return saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "bob", Role: "ops"}
@@ -342,6 +359,9 @@ var games = map[string]func(*testing.T) good{
 	"unnamed":  func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
 	"session":  playSession,
 	"own":      playOwn,
+	"covered": func(t *testing.T) good {
+		return script(t, covering, storytest.Script{Person: payUnderNewKey}, []world.Rule{fault("/pay", 1, world.Do{Before: world.FaultStatus, Status: 402})})
+	},
 	"guarded":  playGuard,
 	"compared": playCompared,
 	"duplicated": func(t *testing.T) good {
@@ -351,7 +371,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "guarded": saga.Compensated, "compared": saga.Compensated, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "covered": saga.Succeeded, "guarded": saga.Compensated, "compared": saga.Compensated, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

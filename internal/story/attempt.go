@@ -48,6 +48,9 @@ func (t *Teller) awaits(path string, d *saga.IntentData) []Line {
 	text := "waits for the signal " + d.Awaited.Signal
 	if a := d.Awaited.Approval; a != nil {
 		text = "asks: " + Short(a.Title, 110)
+		if a.Stale != nil {
+			text = "asks again, because the request of " + Short(a.Stale.Step, 60) + " is another one: " + Short(a.Title, 110)
+		}
 	}
 	if d.WakeAt != nil {
 		text += ", until " + d.WakeAt.UTC().Format(journal.TimeFormat)

@@ -25,7 +25,8 @@ type reading struct {
 	outputs map[string]bool // ids of steps
 	items   map[string]bool // ids of loops around the step; in result, also the loop itself
 	scope   *scope
-	result  *reading // the values that a loop's own output reads; nil: it has no own output
+	sent    []expr.Ref // without those of templates over the answer
+	result  *reading   // the values that a loop's own output reads; nil: it has no own output
 }
 
 func newReading() *reading {
@@ -34,7 +35,7 @@ func newReading() *reading {
 
 // reads records the values that a template of a step reads. Conditions do not count: they choose a
 // branch, and nothing of them is sent.
-func (p *parser) reads(s *scope, refs []expr.Ref) {
+func (p *parser) reads(s *scope, at Place, refs []expr.Ref) {
 	id := s.step()
 	if id == "" || s.undo || s.event != nil {
 		return
@@ -50,6 +51,9 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 			r.result = newReading()
 		}
 		r = r.result
+	}
+	if at != OnResult {
+		r.sent = append(r.sent, refs...)
 	}
 	for _, ref := range refs {
 		loop := s.loopOf(ref.Root)
@@ -196,7 +200,7 @@ func (w *warner) fed(s *saga.Step) {
 // agreed reports whether there is an approval between a model's step and another step.
 func (w *warner) agreed(from, to *saga.Step) bool {
 	for id, a := range w.def.ByID { // any order
-		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) {
+		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) && w.sequential(a, to) {
 			return true
 		}
 	}

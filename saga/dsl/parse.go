@@ -59,7 +59,8 @@ type parser struct {
 	written  map[string]*Node // every id in the document, for messages
 	taken    map[string]*Node // the ids of the steps parsed so far
 	nodes    map[*saga.Step]*Node
-	loops    map[string]string // for parsed steps inside loops: the loop's id
+	covers   map[*saga.Step][]*Node // the names of the steps that an approval covers
+	loops    map[string]string      // for parsed steps inside loops: the loop's id
 	secrets  []string
 	input    *expr.Type
 	outputs  map[string]*expr.Type // of the steps parsed so far
@@ -97,7 +98,7 @@ func newParser(file string, src []byte, o Options) *parser {
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
 		def:   &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}, Reads: map[string][]string{}},
-		input: expr.Any(), outputs: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
+		input: expr.Any(), outputs: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, covers: map[*saga.Step][]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}
 	for _, k := range o.Kinds {

@@ -31,6 +31,7 @@ func (p *parser) steps(n *Node, s *scope) []*saga.Step {
 			out = append(out, step)
 		}
 	}
+	p.covered(out, s)
 	return out
 }
 

@@ -88,7 +88,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Templ
 		return expr.Const(jsonText(""))
 	}
 	p.refs(n, base, n.value[base:], s, t.Refs())
-	p.reads(s, t.Refs())
+	p.reads(s, at, t.Refs())
 	p.depends(s, t.Refs())
 	return t
 }
@@ -142,7 +142,7 @@ func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 		return nil
 	}
 	p.refs(n, base, text, s, prog.Refs())
-	p.reads(s, prog.Refs())
+	p.reads(s, at, prog.Refs())
 	p.depends(s, prog.Refs())
 	return prog
 }

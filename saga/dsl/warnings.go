@@ -25,7 +25,9 @@ func (p *parser) warn() {
 
 type warner struct {
 	*parser
-	models map[string]*saga.Step // see words
+	models    map[string]*saga.Step          // see words
+	approvals []*saga.Step                   // see findApprovals
+	shown     map[*saga.Step]map[string]bool // see shows
 }
 
 func (w *warner) say(s *saga.Step, key, code, detail string) {
@@ -97,6 +99,7 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 	rests := w.ahead(steps, after, contain)[1:]
 	for i, s := range steps {
 		w.fed(s)
+		w.hides(s)
 		w.paid(s)
 		if !inner(s) {
 			w.blind(s)
@@ -130,6 +133,7 @@ func (w *warner) afterInner(s *saga.Step, rest ahead, contain bool) ahead {
 func (w *warner) final(steps []*saga.Step) {
 	for _, s := range steps {
 		w.fed(s)
+		w.hides(s)
 		w.paid(s)
 		if !inner(s) {
 			w.blind(s)

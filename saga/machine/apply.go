@@ -152,6 +152,13 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	}
 	switch {
 	case d.Awaited != nil:
+		ev := evAwait
+		if s == &n.forward && s.state == done {
+			if err := m.reopen(n); err != nil {
+				return err
+			}
+			ev = evAskAgain
+		}
 		n.awaited = d.Awaited
 		if d.Request != nil { // of an agent's call: it is sent once it is approved
 			s.request, s.hash, s.key = d.Request, d.RequestHash, r.Key
@@ -159,7 +166,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 				s.actionInput = d.Input
 			}
 		}
-		return m.move(s, evAwait, r)
+		return m.move(s, ev, r)
 	case d.WakeAt != nil:
 		return m.move(s, evSleep, r)
 	}
@@ -351,10 +358,14 @@ func (m *Machine) advance(n *node, s *track) {
 		return
 	}
 	n.passed = true
-	if s.state == done || s.state == skipped || n.step.Continue || g.final {
-		g.next++
-	} else {
+	switch {
+	case s.state != done && s.state != skipped && !n.step.Continue && !g.final:
 		g.broken = n
+		m.leaveWaiting(g)
+	case g.resumeWaiting():
+		return
+	default:
+		g.next++
 	}
 	m.enter(g)
 	if g.over() {

@@ -19,16 +19,9 @@ const codeRejected = "rejected"
 
 // decideAwait begins a wait for a message.
 func (m *Machine) decideAwait(n *node, body saga.Await, env *env) []Decision {
-	a, err := body.Await(env)
+	d, err := m.ask(n, body, env, nil)
 	if err != nil {
 		return m.refuse(n, asFailure(n.step.Kind, err))
-	}
-	if a.Approval != nil {
-		a.Approval.ShownHash = a.Approval.Hash(m.started.SHA256)
-	}
-	d := saga.IntentData{Awaited: &a}
-	if n.step.Timeout > 0 {
-		d.WakeAt = &saga.Time{Time: m.at.Add(n.step.Timeout)}
 	}
 	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: d}}}
 }
@@ -73,7 +66,10 @@ func (m *Machine) escalateApproval(n *node, a *saga.ApprovalData) []Decision {
 	if name := m.Starter(); name != "" && name != saga.Anonymous {
 		starter = name + ", who started the saga"
 	}
-	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
+	e.Shown, e.ShownHash, e.Approvers, e.Form, e.Covers, e.Stale = a.Shown, a.ShownHash, a.Approvers, a.Form, a.Covers, a.Stale
+	if a.Stale != nil {
+		e.Detail = "It is asked again: the request of step " + a.Stale.Step + " is not the one that was approved, " + a.Stale.Detail + ". " + e.Detail
+	}
 	if a.FourEyes {
 		e.Detail += " It may not be decided by " + starter + "."
 	}

@@ -24,15 +24,16 @@ func groupCount(l saga.Layout) int {
 
 // group is a list of steps that run one after another.
 type group struct {
-	steps  []*saga.Step
-	next   int
-	cur    *node   // the step at next; nil if the group is over
-	owner  *node   // the block around it; nil at the top level
-	broken *node   // the step whose failure ended the group
-	final  bool    // it belongs to the definition's `finally`
-	prefix string  // the prefix of its steps' paths: "pages[3]."
-	index  int     // among its owner's groups
-	nodes  []*node // for an iteration: the steps that have records, so that release can free them
+	steps   []*saga.Step
+	next    int
+	cur     *node   // the step at next; nil if the group is over
+	waiting *node   // while an approval is asked again: the step whose request waits for it
+	owner   *node   // the block around it; nil at the top level
+	broken  *node   // the step whose failure ended the group
+	final   bool    // it belongs to the definition's `finally`
+	prefix  string  // the prefix of its steps' paths: "pages[3]."
+	index   int     // among its owner's groups
+	nodes   []*node // for an iteration: the steps that have records, so that release can free them
 
 	session *session // the group of a session, whose calls are groups of their own; nil for others
 	call    *session // for the group of one call: its session
@@ -405,6 +406,11 @@ func (g *group) release() {
 	}
 	for _, n := range g.nodes {
 		n.output, n.forward.actionInput = nil, nil
+		if a := n.awaited; a != nil && a.Approval != nil && len(a.Approval.Covers) > 0 {
+			short := *a.Approval
+			short.Covers = nil
+			n.awaited = &saga.Awaited{Approval: &short}
+		}
 	}
 	g.nodes = nil
 }
@@ -472,6 +478,7 @@ func (b *block) history(index int) any {
 // abandon marks the unfinished steps of a block that has failed.
 func (m *Machine) abandon(b *block) {
 	for _, g := range b.active {
+		m.leaveWaiting(g)
 		n := g.cur
 		if n == nil {
 			continue

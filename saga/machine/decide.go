@@ -229,6 +229,11 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 			return m.refuseWay(n, way, asFailure("request", err))
 		}
 		hash = request.Hash()
+		if way == journal.Do && step.CoveredBy != nil {
+			if ds := m.askAgain(n, request, key); ds != nil {
+				return ds
+			}
+		}
 	}
 	d := saga.IntentData{Request: request, RequestHash: hash}
 	if step.Use != nil && s.actionInput == nil {

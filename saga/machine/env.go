@@ -24,6 +24,7 @@ type env struct {
 	hasOutput   bool
 	err         *saga.Reason
 	actionInput json.RawMessage // the value that an action's templates read as `input`
+	before      *node           // an approval that shows what the templates give; nil: none. What it decides is unknown
 }
 
 // env returns the values that the forward templates of n see. In `finally` they include how the
@@ -63,8 +64,8 @@ func (e *env) Random(n int) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// Partial implements expr.Partial: in a plan, values may be placeholders.
-func (e *env) Partial() bool { return e.m.outline != nil }
+// Partial implements expr.Partial: in a plan, and before an approval, values may be placeholders.
+func (e *env) Partial() bool { return e.m.outline != nil || e.before != nil }
 
 // Root implements expr.Env.
 func (e *env) Root(name string) (any, bool) {
@@ -74,7 +75,7 @@ func (e *env) Root(name string) (any, bool) {
 	case "vars":
 		return e.m.vars, true
 	case "steps":
-		return stepsRoot{e.m, e.g}, true
+		return stepsRoot{e.m, e.g, e.before}, true
 	case "saga":
 		return e.m.about(e.n), true
 	case "result":
@@ -170,8 +171,9 @@ func (m *Machine) about(n *node) map[string]any {
 
 // stepsRoot is the root `steps`.
 type stepsRoot struct {
-	m *Machine
-	g *group // the group from which it is read
+	m      *Machine
+	g      *group // the group from which it is read
+	before *node  // see env
 }
 
 // Field implements expr.Object. A step that was not reached has null fields: the check of the
@@ -179,6 +181,10 @@ type stepsRoot struct {
 func (s stepsRoot) Field(id string) (any, bool) {
 	if s.m.def.ByID[id] == nil {
 		return nil, false
+	}
+	if s.before != nil && !s.before.known(s.m, id) {
+		at := func(field string) string { return expr.Placeholder(id + "." + field) }
+		return map[string]any{"output": expr.Placeholder(id), "status": at("status"), "error": at("error"), "failed": at("failed")}, true
 	}
 	n := s.m.seen(id, s.g)
 	if n == nil {

@@ -17,11 +17,18 @@ import (
 
 // render returns the request, its key and the input of its action.
 func (m *Machine) render(n *node, generation int, way journal.Way) (*saga.Request, string, json.RawMessage, error) {
-	step, s := m.stepOf(n, way), &n.forward
 	env := m.env(n)
 	if way == journal.Undo {
-		s = &n.compensation
 		env.key, env.output, env.hasOutput, env.err = n.forwardKey(m), n.compensable(), true, m.reason
+	}
+	return m.renderIn(env, n, generation, way)
+}
+
+// renderIn is render with given values: for a compensation, they include those of the step's end.
+func (m *Machine) renderIn(env *env, n *node, generation int, way journal.Way) (*saga.Request, string, json.RawMessage, error) {
+	step, s := m.stepOf(n, way), &n.forward
+	if way == journal.Undo {
+		s = &n.compensation
 	}
 	var err error
 	if env.actionInput, err = m.actionInput(n, s, step, env); err != nil {
@@ -33,7 +40,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*saga.Reques
 		if err != nil {
 			return nil, "", nil, err
 		}
-		if key = text; !visible(key) && !(m.outline != nil && expr.HasPlaceholder(key)) {
+		if key = text; !visible(key) && !(env.Partial() && expr.HasPlaceholder(key)) {
 			return nil, "", nil, &saga.Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
 		}
 	}
@@ -44,7 +51,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*saga.Reques
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if err := place(&r, step.Idempotency, key, m.outline != nil); err != nil {
+	if err := place(&r, step.Idempotency, key, env.Partial()); err != nil {
 		return nil, "", nil, err
 	}
 	return &r, key, env.actionInput, nil

@@ -55,7 +55,8 @@ const (
 	evWoke             event = "woke"
 	evEnter            event = "enter"
 	evAwait            event = "await"
-	evApprove          event = "approve" // a person: a session's call may be sent
+	evAskAgain         event = "ask_again" // an approval whose covered request differs
+	evApprove          event = "approve"   // a person: a session's call may be sent
 	evResemble         event = "resemble"
 	evSkip             event = "skip"
 	evDone             event = "done"
@@ -105,6 +106,7 @@ var transitions = map[state]map[event]state{
 	},
 	// The compensation of such a step needs its output.
 	doubted: {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking},
+	done:    {evAskAgain: awaiting}, // an approval
 }
 
 // nextEvent maps the Next of an outcome to the event it is.

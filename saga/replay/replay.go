@@ -144,7 +144,7 @@ type recording struct {
 	first    *journal.Record
 	intents  map[attempt]*journal.Record
 	outcomes map[attempt]*journal.Record
-	awaited  map[string]*saga.Awaited     // what steps waited for, by path
+	awaited  map[string][]*saga.Awaited   // what steps waited for, by path, in order
 	events   map[string]json.RawMessage   // the events of emit steps, by path
 	order    []attempt                    // the attempts with a request, in the journal's order
 	inputs   []*input                     // in the journal's order
@@ -201,7 +201,7 @@ type input struct {
 
 func read(records []journal.Record) (*recording, error) {
 	r := &recording{
-		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string]*saga.Awaited),
+		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string][]*saga.Awaited),
 		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool), planned: make(map[plannedTimer]bool),
 	}
 	var err error
@@ -241,7 +241,7 @@ func (r *recording) add(rec *journal.Record) error {
 		r.plan(rec.Path, d.WakeAt)
 		switch {
 		case d.Awaited != nil:
-			r.awaited[rec.Path] = d.Awaited
+			r.awaited[rec.Path] = append(r.awaited[rec.Path], d.Awaited)
 		case rec.Attempt > 0:
 			r.intents[at] = rec
 			r.order = append(r.order, at)

@@ -29,7 +29,8 @@ type run struct {
 	inFlight []machine.Send
 	made     map[attempt]bool // the attempts that were made again
 	emitted  map[string]bool
-	waits    []string // the paths of waits that the journal does not have
+	asked    map[string]int // by path: how many waits of a step have begun
+	waits    []string       // the paths of waits that the journal does not have
 	costs    []string
 	place    int64 // the highest seq of the journal that was replayed
 }
@@ -42,7 +43,7 @@ func (d *differs) Error() string { return string(d.Verdict) + ": " + d.Detail }
 
 // result runs the definition to its end, or to the first difference.
 func (r *run) result() (Result, error) {
-	r.made, r.emitted = make(map[attempt]bool), make(map[string]bool)
+	r.made, r.emitted, r.asked = make(map[attempt]bool), make(map[string]bool), make(map[string]int)
 	err := r.start()
 	// A definition whose loop never ends within what was recorded is cut off.
 	for steps := 0; err == nil && !r.m.Ended(); steps++ {
@@ -311,11 +312,13 @@ func (r *run) compareRequest(intent *journal.Record, s machine.Send) error {
 // compareWait compares what a step waits for with what it waited for. Only an approval shows
 // something; a wait that the journal does not have may still end by a signal that it has.
 func (r *run) compareWait(path string, now *saga.Awaited) error {
-	was := r.rec.awaited[path]
-	if was == nil {
+	all, n := r.rec.awaited[path], r.asked[path]
+	r.asked[path]++
+	if n >= len(all) {
 		r.waits = append(r.waits, path)
 		return nil
 	}
+	was := all[n]
 	before, after := decoded(withoutHash(was)), decoded(withoutHash(now))
 	if d := compare.Values(before, after); d != nil {
 		return &differs{Result{Verdict: OtherRequest, Path: path, Way: journal.Do, Pointer: d.Pointer, Was: d.Was, Now: d.Now, Detail: "step " + path + " asks for something else"}}

@@ -99,6 +99,12 @@ func showRequest(a *cli.App, e InboxEntry) {
 	if len(e.Shown) > 0 {
 		a.Printf("  %s\n", indented(e.Shown))
 	}
+	if e.Stale != nil {
+		a.Printf("  asked again: step %s would send another request than the approved one, %s\n", story.Short(e.Stale.Step, 400), story.Short(e.Stale.Detail, 400))
+	}
+	for _, s := range e.Covers {
+		a.Printf("  covers %s:\n  %s\n", story.Short(s.Path, 400), indented(saga.Encode(saga.Visible(saga.Encode(s)))))
+	}
 	if len(e.Approvers) > 0 {
 		a.Printf("  to be decided by: %s\n", story.Short(strings.Join(e.Approvers, ", "), 400))
 	}

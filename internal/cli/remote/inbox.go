@@ -43,6 +43,8 @@ type InboxEntry struct {
 
 	// Fields of an approval.
 	Shown     json.RawMessage `json:"shown"`
+	Covers    []saga.Covered  `json:"covers"`
+	Stale     *saga.Stale     `json:"stale"`
 	ShownHash string          `json:"shown_hash"`
 	Approvers []string        `json:"approvers"`
 	Form      json.RawMessage `json:"form"`
@@ -102,6 +104,9 @@ func printEntry(a *cli.App, e InboxEntry) {
 		printText(a, "key "+e.Key, 1)
 	}
 	printShown(a, e.Shown)
+	for _, s := range e.Covers {
+		printText(a, "covers "+s.Path+": "+coveredBriefly(s), 3)
+	}
 	printText(a, InCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // some shells read brackets as a pattern
@@ -187,6 +192,24 @@ func printShown(a *cli.App, doc json.RawMessage) {
 		_ = json.Unmarshal(values[name], &text) // a text without its quotes, other values as written
 		printText(a, "shown "+name+": "+story.Short(text, 200), 3)
 	}
+}
+
+// coveredBriefly says in a line what a step would send that an approval covers.
+func coveredBriefly(s saga.Covered) string {
+	text := s.Note
+	switch {
+	case s.Skipped:
+		text = "it does not run"
+	case s.Request != nil:
+		text = s.Request.String()
+		if body := s.Request.Payload(); len(body) > 0 {
+			text += " " + string(body)
+		}
+	}
+	if s.If != "" {
+		text = "if " + s.If + ": " + text
+	}
+	return story.Short(saga.VisibleText(text), 300)
 }
 
 // blank returns the data of a form, to be filled in: {"limit":…}.

@@ -302,6 +302,36 @@ steps:
 finally:
   - {id: tell, emit: "approved.${saga.status}", to: [bus, log]}
 `, `
+saga: covered
+input: {n: integer}
+timeout: 150s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: ok, approval: {title: "Pay ${input.n}?", approvers: [ops], covers: [b, c]}, timeout: 30s}
+  - {id: nap, sleep: 2s}
+  - {id: b, http: "POST http://w/do/b", body: {a: "${steps.a.output.id}", team: "${saga.labels?.team ?? '-'}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, on_error: hold, hold_for: 6s, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: look, http: "GET http://w/look", timeout: 1s, retry: {initial: 100ms}}
+  - {id: c, http: "POST http://w/do/c", when: input.n % 3 > 0, body: {team: "${saga.labels?.team ?? '-'}"}, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/c?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - id: each
+        foreach: [1, 2]
+        max_parallel: 2
+        steps:
+          - {id: sure, approval: {title: "Ship ${item}?", show: "${saga.labels?.team ?? '-'}", covers: [ship, d]}, timeout: 15s, on_timeout: approve}
+          - {id: ship, task: ship, input: {item: "${item}", team: "${saga.labels?.team ?? '-'}"}, heartbeat: 1s, timeout: 4s, in_doubt: ask, retry: {initial: 100ms, attempts: 2}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+          - {id: d, http: "POST http://w/do/d", body: {item: "${item}", team: "${saga.labels?.team ?? '-'}"}, timeout: 1s, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/d/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: e, http: "POST http://w/do/e", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/e/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: soon
+        switch:
+          - when: input.n % 5 == 2
+            steps:
+              - {id: rest, sleep: 6s}
+              - {id: nope, fail: "a branch"}
+  - {id: pay, http: "POST http://w/do/pay", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 4}, in_doubt: ask, pivot: true}
+  - {id: late, approval: {title: "All well?", covers: [f]}, timeout: 20s}
+  - {id: f, http: "POST http://w/do/f", body: {team: "${saga.labels?.team ?? '-'}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
+`, `
 saga: family
 input: {n: integer}
 timeout: 120s
@@ -378,7 +408,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief", "held"}
+	"worked", "crowded", "approved", "family", "brief", "held", "covered"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

@@ -101,6 +101,11 @@ func (s *sim) decide(in journal.Entry) {
 	}
 	m := s.message(in.Saga, c)
 	s.after(delay, func() { s.deliver(m) })
+	if s.fault(Relabelled, in.Path) {
+		s.n++
+		labels := s.message(in.Saga, saga.Command{Do: saga.Patch{Labels: map[string]string{"team": strconv.Itoa(s.n)}}})
+		s.after(s.aside.between(0, 4*time.Second), func() { s.deliver(labels) })
+	}
 	if s.fault(DecidedTwice, in.Path) {
 		s.after(delay+s.aside.between(0, 2*time.Second), func() { s.deliver(m) })
 	}

@@ -94,6 +94,7 @@ const (
 	DecidedLate                 // a decision arrives late
 	WrongHash                   // a person decides on another request than the one that is shown
 	NotAllowed                  // a person decides without permission
+	Relabelled                  // a person changes a label of the saga about when another one decides
 	SignalTwice                 // a signal's message is sent twice
 	SignalLate                  // a signal arrives late
 	ChildLost                   // a child's start does not reach the engine, and its result is unknown
@@ -126,7 +127,7 @@ var faults = [numKinds]struct {
 	StatusDown: {"status-down", 15}, BusinessRefuses: {"business-refuses", 25}, UndoRefused: {"undo-refused", 20},
 	TasksUnknown: {"tasks-unknown", 10}, WorkerDies: {"worker-dies", 12}, WorkerSlow: {"worker-slow", 12}, BeatLost: {"beat-lost", 8},
 	WordLost: {"word-lost", 12}, WordUnknown: {"word-unknown", 12}, WordTwice: {"word-twice", 12}, WorkFails: {"work-fails", 10}, ReapLost: {"reap-lost", 6},
-	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5},
+	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5}, Relabelled: {"relabelled", 3},
 	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
 	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, ChildLate: {"child-late", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
 	ClaimForgotten: {"claim-forgotten", 60},

@@ -28,14 +28,14 @@ func Kind() dsl.Kind {
 		Name:   "approval",
 		Output: dsl.Person,
 		Value: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["title"], "properties": {"title": {"type": "string", "minLength": 1},
-			"approvers": {"type": ["string", "array"]}, "show": true, "form": {"type": ["string", "object", "array"]}}}`),
+			"approvers": {"type": ["string", "array"]}, "show": true, "covers": {"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "string"}}, "form": {"type": ["string", "object", "array"]}}}`),
 		Keys: []dsl.Key{
 			{Name: "timeout", Schema: json.RawMessage(`{"$ref": "#/$defs/duration"}`)},
 			{Name: "on_timeout", Schema: json.RawMessage(`{"enum": ["fail", "reject", "approve"]}`)},
 			{Name: "four_eyes", Schema: json.RawMessage(`{"type": "boolean"}`)},
 		},
 		Doc: "Waits in the inbox until a person approves or rejects. `title` and `show` say what to decide; `approvers` names who may decide, by the names or roles of their API keys; " +
-			"`form` is the schema of the data that comes with an approval. A rejection fails the step with `rejected`. Without `timeout` it waits forever; after it, `on_timeout` says what happens (default `fail`). " +
+			"`form` is the schema of the data that comes with an approval; `covers` lists later steps of the same list whose rendered requests it shows, and binds. A rejection fails the step with `rejected`. Without `timeout` it waits forever; after it, `on_timeout` says what happens (default `fail`). " +
 			"With `four_eyes` the person who started the saga cannot decide. The output is `{decision, by, at, comment, data}`.",
 		Fails:  dsl.ByDecision,
 		Decode: decode,
@@ -66,7 +66,7 @@ func decode(d *dsl.Decoder) saga.Body {
 		text := expr.Exactly(expr.KindString)
 		d.Gives(expr.Fields(map[string]*expr.Type{"decision": text, "by": text, "at": text, "comment": text.With(expr.KindNull, true), "data": data}, nil))
 	}()
-	if !d.Known(own, "approval", "title", "approvers", "show", "form") && own.Form != dsl.Map {
+	if !d.Known(own, "approval", "title", "approvers", "show", "covers", "form") && own.Form != dsl.Map {
 		return nil
 	}
 	if n := own.Get("title"); n == nil {
@@ -79,6 +79,9 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	if n := own.Get("show"); n != nil {
 		b.show = d.Template(n, dsl.Plain)
+	}
+	if n := own.Get("covers"); n != nil {
+		d.Covers(n)
 	}
 	if n := own.Get("form"); n != nil {
 		b.form, b.formDoc = d.Form(n)
