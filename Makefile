@@ -170,7 +170,7 @@ sim: ## simulate SEEDS runs from seed START, with crashes and faults
 SAMPLE ?= 200
 mutants: ## switch on one deliberate bug after another; the simulator must detect each; SAMPLE seeds give the rate
 	$(GO) run ./internal/test/mutant/overlay bin/_mutants
-	$(GO) run -overlay bin/_mutants/overlay.json ./internal/test/sim/mutants -sample $(SAMPLE)
+	$(GO) run -overlay bin/_mutants/overlay.json ./internal/test/sim/mutants -sample $(SAMPLE) -skip "$(SKIP)"
 
 HOURS ?= 2
 soak: ## repeat the checks for HOURS, with new seeds each time; stops at the first failure

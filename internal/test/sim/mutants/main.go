@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ func main() {
 	seeds := flag.Uint64("seeds", 10_000, "within how many seeds a bug must be detected")
 	sample := flag.Uint64("sample", 200, "how many seeds the rate is measured with")
 	only := flag.String("only", "", "one bug")
+	skip := flag.String("skip", "", "bugs to leave out, separated by commas")
 	keep := flag.String("keep", "", "a directory for the shortest script that detects each bug")
 	flag.Parse()
 	debug.SetGCPercent(1600) // as package run does
@@ -30,9 +32,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "this program has no deliberate bugs: build it with their overlay, as in `make mutants`")
 		os.Exit(2)
 	}
-	named := func(b active.Bug) bool { return *only == "" || b.Name == *only }
+	skipped := strings.Split(*skip, ",")
+	named := func(b active.Bug) bool {
+		return (*only == "" || b.Name == *only) && !slices.Contains(skipped, b.Name)
+	}
 	if !slices.ContainsFunc(active.Bugs, named) || flag.NArg() > 0 || *seeds < 1 || *sample < 1 {
-		fmt.Fprintln(os.Stderr, "usage: mutants [-only BUG] [-seeds N] [-sample N] [-keep DIRECTORY]")
+		fmt.Fprintln(os.Stderr, "usage: mutants [-only BUG] [-skip BUG,…] [-seeds N] [-sample N] [-keep DIRECTORY]")
 		os.Exit(2)
 	}
 	tried, killed := 0, 0
