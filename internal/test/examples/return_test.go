@@ -24,7 +24,7 @@ var returns = []play{
 	{name: "approved", example: "return", guarded: true, input: returning(50001), status: "succeeded", effect: returned, events: []string{"com.shop.return.succeeded"},
 		people: func(s *scene, _ string) {
 			e := s.asked("approval")
-			if string(e.Shown) != `{"reason":"too small"}` {
+			if string(e.Shown) != `{"reason":"too small","email":"ada@example.com"}` {
 				s.t.Errorf("shown: %s", e.Shown)
 			}
 			if status, _, b := s.call("POST", "/v1/sagas", `{"definition":"order-return","input":{"order_id":"o-1","sku":"s","reason":"r","amount":1,"email":"a@b.example"}}`); status != http.StatusConflict {
