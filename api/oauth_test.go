@@ -227,7 +227,7 @@ func TestOAuthSessions(t *testing.T) {
 		t.Error("a key has the name of a subject")
 	}
 
-	// Who knows a subject's name can derive the token of its life, and may not use it.
+	// A caller who knows a subject's name can derive the token of its life, but may not use it.
 	secret, token, err := lifeOfKey(ownerPrefix+i.URL+"#ann", session)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/gofrs/uuid/v5"
@@ -69,11 +68,7 @@ func (s *server) showRetry(c echo.Context) error {
 
 // goingOn returns the saga that goes on from a step of the one with this id; nil: there is none.
 func (s *server) goingOn(ctx context.Context, from uuid.UUID) (*journal.Head, error) {
-	head, err := s.cfg.Store.SagaByKey(ctx, journal.RetryKey(from))
-	if errors.Is(err, journal.ErrNotFound) {
-		return nil, nil
-	}
-	return &head, err
+	return s.startedAs(ctx, journal.RetryKey(from))
 }
 
 // refuseRetryFrom returns why no saga can go on from a step of one that has ended; nil: one can.

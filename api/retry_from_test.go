@@ -83,7 +83,8 @@ func requested(x *fixture, ops ...string) (n []int) {
 	return n
 }
 
-// What was undone runs again, with what reads it and has no effect; other results are taken over.
+// A step that was undone runs again, and so does one that reads it and has no effect. Other results
+// are taken over.
 func TestRetryFromUndone(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fmt.Sprintf(`saga: redo

@@ -230,14 +230,21 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 	if b.key == "" {
 		return nil, nil
 	}
-	head, err := s.cfg.Store.SagaByKey(ctx, b.key)
+	head, err := s.startedAs(ctx, b.key)
+	if head != nil && head.Hash != b.hash {
+		return nil, keyReused().of(head.ID)
+	}
+	return head, err
+}
+
+// startedAs returns the saga whose start has this key, nil if there is none.
+func (s *server) startedAs(ctx context.Context, key string) (*journal.Head, error) {
+	head, err := s.cfg.Store.SagaByKey(ctx, key)
 	switch {
 	case errors.Is(err, journal.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case head.Hash != b.hash:
-		return nil, keyReused().of(head.ID)
 	}
 	return &head, nil
 }

@@ -118,11 +118,7 @@ func obstacles(planned []machine.Obstacle, wrong *problem) (list []obstacle) {
 
 // undoing returns the saga that undoes the one with this id; nil: there is none.
 func (s *server) undoing(ctx context.Context, of uuid.UUID) (*journal.Head, error) {
-	head, err := s.cfg.Store.SagaByKey(ctx, journal.UndoKey(of))
-	if errors.Is(err, journal.ErrNotFound) {
-		return nil, nil
-	}
-	return &head, err
+	return s.startedAs(ctx, journal.UndoKey(of))
 }
 
 // refuseUndo returns why a saga that has ended cannot be undone; nil: it can be.

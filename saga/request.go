@@ -24,13 +24,8 @@ func (r *Request) Hash() string {
 // as references: an approval that covers a step compares it. It leaves out what is not of the
 // request's author: the id of a child saga, and what a server says about its tool.
 func (r *Request) SendHash(key string) string {
-	q := *r.Hinted(HintNone)
-	if q.Child != nil {
-		child := *q.Child
-		child.Saga = ""
-		q.Child = &child
-	}
-	text := bytes.ReplaceAll(Encode(&q), replaced, []byte("\uFFFD")) // as it is after decoding
+	// As it is after decoding.
+	text := bytes.ReplaceAll(Encode(r.Hinted(HintNone).Childless()), replaced, []byte("\uFFFD"))
 	sum := sha256.Sum256(slices.Concat([]byte(key+"\n"), text))
 	return hex.EncodeToString(sum[:])
 }
@@ -99,6 +94,18 @@ func (r *Request) Hinted(h Hint) *Request {
 	again, tool := *r, *r.Tool
 	tool.Hint = h
 	again.Tool = &tool
+	return &again
+}
+
+// Childless returns the request without the id of its child saga, which depends on the time at
+// which the child starts. The receiver stays as it is.
+func (r *Request) Childless() *Request {
+	if r.Child == nil {
+		return r
+	}
+	again, child := *r, *r.Child
+	child.Saga = ""
+	again.Child = &child
 	return &again
 }
 

@@ -34,11 +34,7 @@ func At(was, now any, pointer string) Difference {
 // Request returns a request as a decoded value that can be compared. It lacks the ids of child
 // sagas, which depend on the time at which they start, and what a server says about a tool.
 func Request(q saga.Request) map[string]any {
-	if q.Child != nil {
-		child := *q.Child
-		child.Saga = ""
-		q.Child = &child
-	}
+	q = *q.Childless()
 	if q.Tool != nil {
 		tool := *q.Tool
 		tool.Hint = ""

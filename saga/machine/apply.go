@@ -49,8 +49,7 @@ func (m *Machine) apply(r journal.Record) error {
 		if err := m.pin(d); err != nil || d.RetryFrom == "" {
 			return err
 		}
-		d.Origin = origin
-		return m.goOn(d)
+		return m.goOn(d, origin)
 	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
 		return m.applyStep(r)
 	case journal.Woke:

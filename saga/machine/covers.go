@@ -102,21 +102,9 @@ func (m *Machine) cover(n, c *node) saga.Covered {
 		s.Note = failing(asFailure("request", err))
 		return s
 	}
-	s.Request, s.Key, s.Hash = shownRequest(request), key, request.SendHash(key)
+	s.Request, s.Key, s.Hash = request.Childless(), key, request.SendHash(key)
 	s.Undo = m.coverUndo(n, c, key)
 	return s
-}
-
-// shownRequest returns a request without the id of its child saga, which is not known before the
-// request is sent.
-func shownRequest(r *saga.Request) *saga.Request {
-	if r.Child == nil {
-		return r
-	}
-	shown, child := *r, *r.Child
-	child.Saga = ""
-	shown.Child = &child
-	return &shown
 }
 
 // coverUndo renders the compensation of a step that the approval n covers and that has this key.
@@ -135,7 +123,7 @@ func (m *Machine) coverUndo(n, c *node, forward string) *saga.CoveredUndo {
 	if err != nil {
 		u.Note = failing(asFailure("compensate", err))
 	} else {
-		u.Request, u.Key = shownRequest(request), key
+		u.Request, u.Key = request.Childless(), key
 	}
 	var shown saga.CoveredUndo
 	if err := json.Unmarshal(expr.ShowPlaceholders(saga.Encode(u)), &shown); err != nil {
@@ -216,7 +204,7 @@ func (n *node) changed(c *node, request *saga.Request, key string) string {
 	case shown.Key != key:
 		return "it has another idempotency key"
 	}
-	at, _ := saga.Difference(decodedRequest(shown.Request), decodedRequest(shownRequest(request)))
+	at, _ := saga.Difference(decodedRequest(shown.Request), decodedRequest(request.Childless()))
 	return "it differs at " + at
 }
 

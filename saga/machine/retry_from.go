@@ -26,13 +26,13 @@ type taken struct {
 	created time.Time // when that saga was started
 }
 
-// goOn takes over the outcomes of a saga that has ended.
-func (m *Machine) goOn(d saga.StartedData) error {
+// goOn takes over the outcomes of a saga that has ended, whose journal is origin.
+func (m *Machine) goOn(d saga.StartedData, origin []journal.Record) error {
 	of, err := uuid.FromString(d.RetryOf)
 	if err != nil || m.outline != nil || m.session != nil {
 		return fmt.Errorf("%w: retry_of %q", saga.ErrUnreadable, d.RetryOf)
 	}
-	was, err := Replay(m.def, of, d.Origin)
+	was, err := Replay(m.def, of, origin)
 	switch {
 	case err != nil:
 		return fmt.Errorf("origin: %w", err)
@@ -163,9 +163,9 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		refuse("", CodeNoSuchStep, m.whyNotFrom(from))
 		return p
 	}
-	again := make(map[string]bool)
+	again, effects := make(map[string]bool), m.effectsByTop()
 	for i, step := range m.def.Steps {
-		stays, undone := m.effectsIn(step.ID)
+		stays, undone := effects[step.ID].stays, effects[step.ID].undone
 		n := m.steps[step.ID]
 		switch {
 		case i >= at:
@@ -199,20 +199,27 @@ func (m *Machine) whyNotFrom(from string) string {
 	return fmt.Sprintf("no step %.100q can be retried from: name a step of the definition's `steps`", from)
 }
 
-// effectsIn returns a step of those at and in a step of the top level whose effect remains, and one
+// outcomes are a step of those at and in a step of the top level whose effect remains, and one
 // whose effect was undone; nil: there is none.
-func (m *Machine) effectsIn(id string) (stays, undone *node) {
+type outcomes struct{ stays, undone *node }
+
+// effectsByTop returns the outcomes of each step of the top level that has effects, by its id.
+func (m *Machine) effectsByTop() map[string]outcomes {
+	list := make(map[string]outcomes)
 	for _, n := range m.touched {
-		if n.in.final || n.top().path != id {
+		if n.in.final {
 			continue
 		}
+		top := n.top().path
+		o := list[top]
 		if _, ok := n.effect(); ok {
-			stays = cmp.Or(stays, n)
+			o.stays = cmp.Or(o.stays, n)
 		} else if n.compensation.state == done {
-			undone = cmp.Or(undone, n)
+			o.undone = cmp.Or(o.undone, n)
 		}
+		list[top] = o
 	}
-	return stays, undone
+	return list
 }
 
 // readsOf returns a step among those given whose result the step reads; "" if there is none.

@@ -115,12 +115,8 @@ type retryPlan struct {
 		Path string `json:"path"`
 		Why  string `json:"why"`
 	} `json:"again"`
-	Refused []struct {
-		Path   string `json:"path"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	} `json:"refused"`
-	Retry string `json:"retry"`
+	Refused obstacles `json:"refused"`
+	Retry   string    `json:"retry"`
 }
 
 // plan prints what a retry from a step would do. The exit code is Conflict if the saga cannot be
@@ -133,23 +129,10 @@ func (c *Retry) plan(a *cli.App) error {
 	if c.Saga, err = cl.fullID(c.Saga); err != nil {
 		return err
 	}
-	var p retryPlan
-	r, err := cl.Get(SagaPath(c.Saga, "retry")+"?from="+url.QueryEscape(c.From), &p)
-	if err != nil {
-		return err
-	}
-	if c.Machine() {
-		if err := a.Raw(r.Body); err != nil {
-			return err
-		}
-	} else {
-		p.print(a)
-	}
-	if !p.Possible {
-		return cli.Exit(cli.Conflict, nil)
-	}
-	return nil
+	return showPlan(a, cl, c.OutputFlag, SagaPath(c.Saga, "retry")+"?from="+url.QueryEscape(c.From), new(retryPlan))
 }
+
+func (p *retryPlan) possible() bool { return p.Possible }
 
 func (p *retryPlan) print(a *cli.App) {
 	for _, path := range p.Reused {
@@ -164,12 +147,7 @@ func (p *retryPlan) print(a *cli.App) {
 	case p.Possible:
 		a.Printf("A new saga would go on from %s.\n", p.From)
 	}
-	for _, why := range p.Refused {
-		if why.Path != "" {
-			why.Detail = "step " + why.Path + ": " + why.Detail
-		}
-		a.Printf("It cannot be retried from %s: %s (%s)\n", p.From, why.Detail, why.Code)
-	}
+	p.Refused.print(a, "retried from "+p.From)
 }
 
 // Run retries.

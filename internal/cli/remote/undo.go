@@ -37,12 +37,8 @@ type undoPlan struct {
 		Path string `json:"path"`
 		Why  string `json:"why"`
 	} `json:"stays"`
-	Refused []struct {
-		Path   string `json:"path"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	} `json:"refused"`
-	Undo string `json:"undo"`
+	Refused obstacles `json:"refused"`
+	Undo    string    `json:"undo"`
 }
 
 // Run undoes a saga: one that is running is undone itself, and one that has succeeded by another
@@ -88,23 +84,10 @@ func (c *Undo) Run(a *cli.App) error {
 
 // plan prints what would be undone. The exit code is Conflict if the saga cannot be undone.
 func (c *Undo) plan(a *cli.App, cl *Client) error {
-	var p undoPlan
-	r, err := cl.Get(SagaPath(c.Saga, "undo"), &p)
-	if err != nil {
-		return err
-	}
-	if c.Machine() {
-		if err := a.Raw(r.Body); err != nil {
-			return err
-		}
-	} else {
-		p.print(a)
-	}
-	if !p.Possible {
-		return cli.Exit(cli.Conflict, nil)
-	}
-	return nil
+	return showPlan(a, cl, c.OutputFlag, SagaPath(c.Saga, "undo"), new(undoPlan))
 }
+
+func (p *undoPlan) possible() bool { return p.Possible }
 
 func (p *undoPlan) print(a *cli.App) {
 	for i, step := range p.Steps {
@@ -126,10 +109,5 @@ func (p *undoPlan) print(a *cli.App) {
 	case p.Until != nil && p.Possible:
 		a.Printf("It can be undone until %s.\n", cli.Clock(p.Until.Time))
 	}
-	for _, why := range p.Refused {
-		if why.Path != "" {
-			why.Detail = "step " + why.Path + ": " + why.Detail
-		}
-		a.Printf("It cannot be undone: %s (%s)\n", why.Detail, why.Code)
-	}
+	p.Refused.print(a, "undone")
 }
