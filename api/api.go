@@ -112,6 +112,10 @@ type Config struct {
 	// Streams connects agents with the responses of models that this node asks for them.
 	Relay *relay.Relay // nil: new ones, that no response arrives on
 
+	// Replay answers the requests of an agent from the journal of its session; nil: they are
+	// carried out.
+	Replay Replay
+
 	EngineStats  func() EngineStats     // nil: /metrics and /v1/system omit them
 	OutboxStats  func() []OutboxStats   // nil: likewise omitted
 	Archive      *archive.Reader        // nil: none

@@ -185,11 +185,17 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 	retries, _ := strconv.Atoi(c.Request().Header.Get("X-Stainless-Retry-Count")) // anything else is a first request
 	a, replayed := l.recorded(p, retries > 0), true
 	if a == nil {
+		a = l.failedBefore(p)
+	}
+	if a == nil {
 		defer s.cfg.Relay.Offer(p.Body, body)()
 		if a, err = l.newAsk(c, p, rules); err != nil {
 			return err
 		}
 		replayed = false
+	}
+	if replayed && s.cfg.Replay != nil {
+		s.cfg.Replay.Found(a.Path, a.Ended)
 	}
 	l.use(a, ask.Served)
 	delivered := false
@@ -200,7 +206,7 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 	}()
 	ended := a.Ended
 	result = askLeft
-	err = l.passAnswer(c, a, replayed && ended, func(found *ask.Recorded) {
+	err = l.passAnswer(c, a, s.replayed(replayed && ended), func(found *ask.Recorded) {
 		added := time.Since(began)
 		switch {
 		case found.Output == nil:
@@ -265,7 +271,7 @@ func (l *life) mayAsk(p *ask.Prompt) error {
 	if p.Previous != "" && !l.models.Made(p.Previous) {
 		return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
 	}
-	if body, ok := policy.Ask.Body.(*ask.Body); ok && !body.Limited(&p.Question) {
+	if body, ok := policy.Ask.Body.(*ask.Body); ok && l.s.cfg.Replay == nil && !body.Limited(&p.Question) {
 		if view := l.m.View(); view.Cost.Budget != "" || view.Cost.Tokens.Budget > 0 {
 			return fail("max_tokens_missing", "the session has a budget, and the cost of the response has no limit: set its most tokens (max_tokens, max_completion_tokens or max_output_tokens), or max_output in the server's prices").of(l.id)
 		}
@@ -279,6 +285,15 @@ func (l *life) recorded(p *ask.Prompt, again bool) (found *ask.Recorded) {
 	return found
 }
 
+// failedBefore returns the recorded request without an answer whose failure p gets when it is
+// replayed; nil: there is none.
+func (l *life) failedBefore(p *ask.Prompt) (found *ask.Recorded) {
+	if l.s.cfg.Replay != nil {
+		l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = l.models.Fails(p.Identity, r.asks) })
+	}
+	return found
+}
+
 // use remembers what has become of a recorded request in this life.
 func (l *life) use(a *ask.Recorded, use ask.Use) {
 	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { r.asks[a.Path] = use })
@@ -287,6 +302,9 @@ func (l *life) use(a *ask.Recorded, use ask.Use) {
 // newAsk records a request, which is then sent. Errors: budget_exhausted, limit, diverged,
 // superseded.
 func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Recorded, error) {
+	if r := l.s.cfg.Replay; r != nil {
+		return nil, r.Missing(saga.Command{Do: saga.AskModel{Life: l.number, Identity: p.Identity, Input: saga.Encode(p.Question)}}, p, nil)
+	}
 	diverged, err := l.divergence(c.Request().Context(), p, rules)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (s *server) call(c echo.Context) error {
 		return err
 	}
 	s.asked.with(l.id, l.number, func(r *lifeRequests) { r.paths[path] = true })
-	replayed := l.m.CallIndex(path) < known
+	replayed := s.replayed(l.m.CallIndex(path) < known)
 	if err := l.awaitCall(c, path, max(time.Until(until), 0)); err != nil {
 		return err
 	}
@@ -134,6 +134,7 @@ func (l *live) callView(path string) (machine.CallView, error) {
 	if !ok {
 		return v, noCall(path).of(l.id)
 	}
+	l.s.asThen(path, &v.Status, &v.Undo)
 	return v, nil
 }
 

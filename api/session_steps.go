@@ -74,8 +74,8 @@ func (s *server) beginStep(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v, ok := machine.OwnOf(l.m, l.log, begin.ID)
-	if !begun || !ok {
+	v, err := l.ownView(begin.ID)
+	if !begun || err != nil {
 		return fail("unavailable", "it is not certain that the step was begun: send the same request again").of(l.id).after(1)
 	}
 	if v.Status == machine.CallRunning {
@@ -159,6 +159,7 @@ func (l *live) ownView(id string) (machine.OwnView, error) {
 	if !ok {
 		return v, fail("step_not_found", "the session has no own step %.100q: GET …/steps lists them", id).of(l.id)
 	}
+	l.s.asThen(v.Path, &v.Status, &v.Undo)
 	return v, nil
 }
 

@@ -531,6 +531,9 @@ const lostAfter = 2 * time.Second
 // ask sends a command to the session until its journal answers, and returns the path of the call
 // that answers it. A refusal is returned as a problem. The session must have been read just before.
 func (l *live) ask(c echo.Context, cmd saga.Command) (path string, err error) {
+	if path, ok, err := l.askReplay(cmd); ok {
+		return path, err
+	}
 	ctx := c.Request().Context()
 	var message uuid.UUID
 	var refusal *machine.Refusal

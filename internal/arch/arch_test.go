@@ -87,6 +87,7 @@ var may = map[string][]string{
 	"internal/story/storytest":      {"*"},
 	"internal/oauth":                {"internal/egress"},
 	"internal/outbox":               {"internal/egress", "internal/httptext", "internal/notify", "journal", "retry", "saga"},
+	"internal/sessionreplay":        {"api", "catalog", "journal", "journal/memory", "saga", "saga/compare", "saga/expr", "saga/history", "saga/kinds", "saga/machine"},
 	"internal/spelling":             {},
 	"internal/recount":              {},
 	"internal/pgsession":            {},
@@ -121,7 +122,7 @@ var may = map[string][]string{
 	"internal/test/wire/rig":         {"*"},
 
 	"internal/cli":               {"internal/story", "journal", "saga", "saga/dsl", "saga/expr"},
-	"internal/cli/agent":         {"api", "api/mcp", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/definition", "internal/cli/remote", "internal/cli/view", "internal/story", "retry", "saga", "saga/machine"},
+	"internal/cli/agent":         {"api", "api/mcp", "internal/cli", "internal/cli/config", "internal/cli/database", "internal/cli/definition", "internal/cli/remote", "internal/cli/view", "internal/sessionreplay", "internal/story", "journal", "retry", "saga", "saga/machine"},
 	"internal/cli/bench":         {"catalog", "engine", "internal/cli", "internal/cli/bench/measure", "internal/cli/database", "internal/cli/process", "internal/cli/verify", "journal", "saga", "saga/dsl", "saga/kinds", "saga/machine"},
 	"internal/cli/bench/measure": {},
 	"internal/cli/completion":    {"internal/cli", "internal/cli/remote", "saga", "saga/machine"},

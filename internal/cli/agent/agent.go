@@ -26,6 +26,7 @@ import (
 type Command struct {
 	Run    Run    `cmd:"" help:"Run an agent's process in a session: keep its lease, restart it, and commit or abort at its end."`
 	Worker Worker `cmd:"" help:"Run an agent's process in each session of a name that has none."`
+	Replay Replay `cmd:"" help:"Run an agent's process against the journal of a session, and print the first request that differs."`
 }
 
 // Exit codes of `recourse agent run` besides cli.OK, Failed, Usage and Forbidden. They replace the

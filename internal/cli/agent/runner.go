@@ -49,6 +49,7 @@ type runner struct {
 	flags    remote.ServerFlags
 	restarts int
 	keyed    bool   // a later run can continue the session
+	replays  bool   // the process runs against the session's journal, in no life of it
 	database string // of the server in this process; "": it is another process
 	session  session
 	life     *life // the last one; nil: none yet
@@ -198,6 +199,9 @@ func (r *runner) wait(d time.Duration) error {
 
 // interrupted detaches, and returns the error of a command that a signal has stopped.
 func (r *runner) interrupted() error {
+	if r.replays {
+		return cli.Exit(cli.Failed, errors.New("interrupted"))
+	}
 	r.detach()
 	return end(cli.Failed, "interrupted; %s", r.goesOn())
 }
@@ -220,13 +224,17 @@ type verdict int
 const (
 	isClosed     verdict = iota + 1 // the session is committed or aborted, or has ended
 	isSuperseded                    // another process acts for the session
+	isReplayed                      // the journal that the process runs against has no more to say
 )
 
 // ended returns the end of the session, or its loss, as an error.
 func (r *runner) ended(v verdict) error {
 	r.life.stop()
-	if v == isSuperseded {
+	switch v {
+	case isSuperseded:
 		return end(held, "another process acts for session %s", r.session.ID)
+	case isReplayed:
+		return errReplayed
 	}
 	return r.finish()
 }
@@ -349,7 +357,9 @@ func (r *runner) process() (int, error) {
 		}
 		return p.ProcessState.ExitCode(), nil
 	case v := <-r.life.over:
-		r.note("stopping the agent")
+		if !r.replays {
+			r.note("stopping the agent")
+		}
 		terminate(p.Process, syscall.SIGTERM, exited, signals)
 		return 0, r.ended(v)
 	case <-r.app.Ctx.Done():
@@ -387,6 +397,9 @@ func (r *runner) environment() []string {
 	env := slices.DeleteFunc(slices.Clone(r.app.Env), func(entry string) bool {
 		return slices.ContainsFunc(private, func(begin string) bool { return strings.HasPrefix(entry, begin) })
 	})
+	if r.replays {
+		env = withoutServers(env)
+	}
 	input := string(r.session.Input)
 	return append(append(env, r.life.routes...),
 		"RECOURSE_URL="+strings.TrimRight(r.flags.Server, "/"),

@@ -55,6 +55,19 @@ func (c *Journal) Run(a *cli.App) error {
 	return cl.stream(v.ID, c.Follow, show, a.Remark)
 }
 
+// Records reads a saga's journal, as far as it goes now.
+func (c *Client) Records(id string) (list []journal.Record, _ error) {
+	err := c.stream(id, false, func(raw []byte) error {
+		var r journal.Record
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return fmt.Errorf("%w: %w", export.ErrFormat, err)
+		}
+		list = append(list, r)
+		return nil
+	}, nil)
+	return list, err
+}
+
 // errCut means that the response ended early.
 var errCut = errors.New("the server's response ended early: try again")
 

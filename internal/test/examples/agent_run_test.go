@@ -60,6 +60,25 @@ func (r *agentRun) end() (out string, code int) {
 	return r.said.String(), r.cmd.ProcessState.ExitCode()
 }
 
+// replay runs the agent against the journal of the session of a run that has ended, which must find
+// no difference, and send nothing.
+func (s *scene) replay(r *agentRun) {
+	s.t.Helper()
+	_, rest, _ := strings.Cut(r.said.String(), "recourse: session ")
+	id, _, ok := strings.Cut(rest, " ")
+	if !ok {
+		s.t.Fatalf("the run does not name its session:\n%s", &r.said)
+	}
+	requests, asks := len(s.world.Ledger().Requests()), len(s.model.Bills())
+	out, code := s.command(append([]string{"agent", "replay", "--server", "http://" + s.server.addr, id, "--"}, r.command...)...)
+	if code != 0 || !strings.Contains(out, "recourse: the same: ") {
+		s.t.Errorf("replay of session %s: exit %d:\n%s", id, code, out)
+	}
+	if n, m := len(s.world.Ledger().Requests())-requests, len(s.model.Bills())-asks; n != 0 || m != 0 {
+		s.t.Errorf("the replay has sent %d requests, and asked the model %d times", n, m)
+	}
+}
+
 // kill kills the agent's process, once its life has printed so many lines, and some time later. It
 // kills a life once. It fails if the run has ended before.
 func (r *agentRun) kill(lines int, later time.Duration) error {

@@ -92,6 +92,7 @@ func (s *scene) refund(key, input string, requests, kills, restarts int) (out st
 	if lives := strings.Count(out, ": begins"); lives != kills+1 {
 		s.t.Errorf("%d lives have begun, want %d:\n%s", lives, kills+1, out)
 	}
+	s.replay(r)
 	return out, code
 }
 

@@ -247,6 +247,7 @@ func (b booking) run(t *testing.T, node string) outcome {
 	if out, ok := s.verify(l); !ok {
 		t.Errorf("verify: %s", out)
 	}
+	s.replay(runs[0])
 	return o
 }
 

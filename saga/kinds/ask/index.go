@@ -87,8 +87,8 @@ func (x *Index) Add(r *journal.Record) error {
 	return nil
 }
 
-// stands reports whether the request has an answer, or may get one.
-func (a *Recorded) stands() bool { return !a.Ended || a.Output != nil }
+// Stands reports whether the request has an answer, or may get one.
+func (a *Recorded) Stands() bool { return !a.Ended || a.Output != nil }
 
 // Answers returns the recorded request whose answer a request with this identity gets: the first
 // that no other request of this life has. again says that the client sends a request again: then it
@@ -98,9 +98,9 @@ func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recor
 	for _, a := range x.identities[identity] {
 		use, is := used[a.Path]
 		switch {
-		case !a.stands() && is:
+		case !a.Stands() && is:
 			last = nil // the client sends this one again, not one before it
-		case !a.stands():
+		case !a.Stands():
 		case use == Left, !is && !(again && last != nil):
 			return a
 		case is:
@@ -111,6 +111,21 @@ func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recor
 		return last
 	}
 	return nil
+}
+
+// Fails returns the recorded request with this identity that has failed, and that no other request
+// of this life has; after all of them, the last one. nil: there is none.
+func (x *Index) Fails(identity string, used map[string]Use) (found *Recorded) {
+	for _, a := range x.identities[identity] {
+		if a.Stands() {
+			continue
+		}
+		found = a
+		if _, is := used[a.Path]; !is {
+			return a
+		}
+	}
+	return found
 }
 
 // Diverges returns the request of an earlier life at the place of p, which this life has not made

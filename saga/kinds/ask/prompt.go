@@ -322,12 +322,22 @@ func (q *Question) Outgoing(body []byte) ([]byte, error) {
 // Pointer returns a JSON pointer (RFC 6901) to the first difference between this request and
 // another one, given by its body. Members come in the order of their names.
 func (p *Prompt) Pointer(body []byte, rules Rules) string {
-	other, err := Parse(p.route, body, p.Lane, nil, rules)
+	was, now, err := p.Compared(body, rules)
 	if err != nil {
 		return ""
 	}
-	at, _ := saga.Difference(other.doc, p.doc)
+	at, _ := saga.Difference(was, now)
 	return at
+}
+
+// Compared returns another request, given by its body, and this one as decoded values, without
+// what does not matter when they are compared. Errors are those of Parse.
+func (p *Prompt) Compared(body []byte, rules Rules) (other, this map[string]any, err error) {
+	o, err := Parse(p.route, body, p.Lane, nil, rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.doc, p.doc, nil
 }
 
 // digest returns the SHA-256 of parts, each after its length, in hex. One part is hashed as it is.

@@ -1,5 +1,5 @@
 // Command goagent is the program by which internal/test/examples tests api/client against a server:
-// goagent scenario|killed. The programs of all SDKs print the same lines, which are in
+// goagent scenario|killed|script. The programs of all SDKs print the same lines, which are in
 // sdk/testdata/scenario.txt.
 package main
 
@@ -24,13 +24,15 @@ var (
 )
 
 func main() {
-	err := errors.New("goagent scenario|killed")
+	err := errors.New("goagent scenario|killed|script")
 	switch {
 	case len(os.Args) != 2:
 	case os.Args[1] == "scenario":
 		err = scenario()
 	case os.Args[1] == "killed":
 		err = killed()
+	case os.Args[1] == "script":
+		err = scripted()
 	}
 	switch {
 	case errors.Is(err, client.ErrWaits):
