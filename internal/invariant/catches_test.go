@@ -2,6 +2,7 @@ package invariant_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +70,27 @@ var bad = []struct {
 	{"the key was ignored", 6, "lost", func(_ *testing.T, _ *invariant.Saga, g *good) { g.again("air") }},
 	{"a step in doubt is sent again without a command", 6, "resent", func(t *testing.T, s *invariant.Saga, _ *good) {
 		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator })
+		reseal(s)
+	}},
+	{"a tool is called again in doubt", 6, "lost", func(t *testing.T, s *invariant.Saga, _ *good) {
+		tool := func(attempt int, hint saga.Hint) {
+			edit(t, record(t, s, journal.Intent, "flight", attempt), func(d *saga.IntentData) {
+				d.Request = &saga.Request{Tool: &saga.ToolRequest{Server: "air", Tool: "book", Hint: hint}}
+			})
+		}
+		def, step := *s.Definition, *s.Definition.ByID["flight"] // others use them, too
+		step.InDoubt.Declared = false
+		def.ByID = maps.Clone(def.ByID)
+		def.ByID["flight"], s.Definition = &step, &def
+		tool(1, saga.HintIdempotent)
+		tool(2, saga.HintIdempotent)
+		reseal(s)
+		for _, v := range invariant.Check([]invariant.Saga{*s}, nil, time.Time{}) {
+			if v.N == 6 {
+				t.Errorf("an idempotent tool: %v", v)
+			}
+		}
+		tool(1, saga.HintNone)
 		reseal(s)
 	}},
 	{"succeeded without its effect", 7, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"cmp"
+
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -29,26 +31,50 @@ func (c *Checker) effects() {
 	}
 }
 
-// asked checks the second part: with `ask`, a step is not sent again while it is in doubt.
+// asked checks the second part: a request is sent again while it is in doubt only if its policy
+// allows that. With `ask`, a person has to say so. So also for the call of a tool that is neither
+// read-only nor idempotent, unless the definition says that it may be sent again.
 func (c *sagaCheck) asked(t *sagaState) {
 	for _, n := range t.order {
-		if n.step == nil || len(n.do) < 2 || n.step.InDoubt.Policy != saga.Ask {
+		if n.step == nil {
 			continue
 		}
-		doubt := false
-		for _, r := range t.Records {
-			if r.Path != n.path || r.Way == journal.Undo {
-				continue
+		c.askedOf(t, n, journal.Do, &n.step.InDoubt)
+		if undo := n.step.Compensate; undo != nil {
+			c.askedOf(t, n, journal.Undo, &undo.InDoubt)
+		}
+	}
+}
+
+func (c *sagaCheck) askedOf(t *sagaState, n *stepState, way journal.Way, policy *saga.InDoubt) {
+	list := *n.intents(way)
+	if len(list) < 2 || policy.Policy != saga.Ask && (policy.Policy != saga.RetrySame || policy.Declared) {
+		return
+	}
+	doubt, next := false, 0
+	var hint saga.Hint // what is known of the tool
+	for _, r := range t.Records {
+		if r.Path != n.path || r.Kind != journal.Operator && r.Way != way {
+			continue
+		}
+		switch r.Kind {
+		case journal.Outcome:
+			doubt = doubt || r.Class == journal.InDoubt
+			if next > 0 && list[next-1].result != nil && list[next-1].outcome.Seq == r.Seq {
+				hint = cmp.Or(list[next-1].result.Hint, hint)
 			}
-			switch r.Kind {
-			case journal.Outcome:
-				doubt = doubt || r.Class == journal.InDoubt
-			case journal.Operator:
-				doubt = false
-			case journal.Intent:
-				if doubt {
-					c.say(6, r.Seq, "record %d sends %s again although it is in doubt, without a command", r.Seq, n.path)
-				}
+		case journal.Operator:
+			doubt = false
+		case journal.Intent:
+			if next == len(list) || list[next].record.Seq != r.Seq {
+				continue // it is sent once it is approved
+			}
+			tool := list[next].data.Request.Tool
+			if doubt && (policy.Policy == saga.Ask || tool != nil && hint != saga.HintRead && hint != saga.HintIdempotent) {
+				c.say(6, r.Seq, "record %d sends %s again although it is in doubt, without a command", r.Seq, n.path)
+			}
+			if next++; tool != nil {
+				hint = cmp.Or(tool.Hint, hint)
 			}
 		}
 	}

@@ -126,7 +126,17 @@ func (n *stepState) wrote() bool {
 		return false // the effects of workers and of other sagas are in no ledger
 	}
 	c, ok := n.step.Body.(saga.Call)
-	return ok && !c.ReadOnly()
+	return ok && !c.ReadOnly() && !n.readsOnly()
+}
+
+// readsOnly reports whether the step calls a tool of which its server has said that it only reads.
+func (n *stepState) readsOnly() bool {
+	for _, s := range n.do {
+		if s.data.Request.Reads() || s.data.Request.Tool != nil && s.result != nil && s.result.Hint == saga.HintRead {
+			return true
+		}
+	}
+	return false
 }
 
 // shown reports whether the step's key was sent in a place that every ledger records.

@@ -332,6 +332,20 @@ steps:
   - {id: late, approval: {title: "All well?", covers: [f]}, timeout: 20s}
   - {id: f, http: "POST http://w/do/f", body: {team: "${saga.labels?.team ?? '-'}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
 `, `
+saga: tooled
+input: {n: integer}
+timeout: 90s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: b, mcp: {server: w, tool: plain, arguments: {n: "${input.n}"}}, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {mcp: {server: w, tool: undo, arguments: {key: "${key}"}}, timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: c, mcp: {server: w, tool: same}, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {http: "DELETE http://w/do/same?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: d, mcp: {server: w, tool: plain}, timeout: 1s, in_doubt: retry, retry: {initial: 100ms, attempts: 4}, on_error: continue, compensate: {mcp: {server: w, tool: undo, arguments: {key: "${key}"}}, in_doubt: retry, timeout: 1s, retry: {initial: 100ms}}}
+      - {id: look, mcp: {server: w, tool: look}, timeout: 1s, retry: {initial: 100ms}, compensate: none}
+  - {id: e, mcp: {server: w, tool: plain}, timeout: 1s, in_doubt: {verify: {http: "GET http://w/status/plain?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/plain?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 3 == 0, fail: "at the end"}
+`, `
 saga: family
 input: {n: integer}
 timeout: 120s
@@ -408,7 +422,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief", "held", "covered"}
+	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

@@ -34,6 +34,7 @@ type node struct {
 	former string            // the node that its next registration replaces; "": unknown
 	taken  []journal.Claimed // by a claim whose response was lost
 	leaves bool              // it is stopping
+	listed bool              // it has asked the MCP server for its tools
 	memory answerMemory      // of responses
 	window *engine.MessageWindow
 	loads  map[uuid.UUID]int // how many loads of each saga are in flight
@@ -74,7 +75,7 @@ func (n *node) now(epoch int, do func()) {
 }
 
 func (n *node) boot() {
-	n.alive, n.leaves = true, false
+	n.alive, n.leaves, n.listed = true, false, false
 	n.epoch++
 	n.lanes, n.lease, n.taken, n.loads, n.memory = nil, engine.Lease{}, nil, make(map[uuid.UUID]int), answerMemory{epoch: n.epoch}
 	if !n.noted {
@@ -85,7 +86,7 @@ func (n *node) boot() {
 	n.window = engine.NewMessageWindow(n.messageBytes())
 	maxSagaBytes := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // per lane: a few sagas, or one or two
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxSagaBytes, Random: n.s.rng.Uint64, Notices: notices()}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxSagaBytes, Random: n.s.rng.Uint64, Notices: notices(), Prepare: n.prepare}))
 	}
 	n.heads, n.chain, n.anchored = &evidence.Heads{}, evidence.NewChain(anchorKey, n.name+"-"+strconv.Itoa(n.epoch)), n.s.now
 	n.register()
@@ -410,6 +411,7 @@ func (n *node) request(send machine.Send, answered func(saga.Answer)) {
 		answered(saga.Answer{Code: "connection"})
 		return
 	}
+	answered = n.listing(&send.Request, answered)
 	over := false
 	once := func(a saga.Answer) {
 		if !over {

@@ -28,6 +28,8 @@ const remembered = 2*time.Second + time.Second + margin
 //	DELETE /do/<service>?key=K   undoes the effect of K, or prevents it (but see ownService)
 //	GET /status/<service>?key=K  {"count": …, "id": …}
 //	GET /look                    {}
+//
+// Its tools, for mcp steps, are in tools.go.
 type theWorld struct {
 	s       *sim
 	o       Options
@@ -66,13 +68,17 @@ func reply(status int, body string) saga.Answer {
 // arrive handles a request that arrives now.
 func (w *theWorld) arrive(send machine.Send, answer func(saga.Answer)) {
 	s := w.s
-	u, err := url.Parse(send.Request.URL)
+	u, err := target(&send.Request)
 	if err != nil {
 		panic(err)
 	}
-	sum := sha256.Sum256(send.Request.Body)
-	w.entry(world.Entry{Kind: world.Request, Service: u.Path, Method: send.Request.Method, Path: u.RequestURI(), Key: send.Request.Headers["Idempotency-Key"],
-		BodySHA256: hex.EncodeToString(sum[:])})
+	if t := send.Request.Tool; t != nil {
+		w.entry(world.Entry{Kind: world.Request, Service: u.Path, Key: t.Meta[saga.KeyMeta]})
+	} else {
+		sum := sha256.Sum256(send.Request.Body)
+		w.entry(world.Entry{Kind: world.Request, Service: u.Path, Method: send.Request.Method, Path: u.RequestURI(), Key: send.Request.Headers["Idempotency-Key"],
+			BodySHA256: hex.EncodeToString(sum[:])})
+	}
 	took := s.between(time.Millisecond, 30*time.Millisecond)
 	back := func(a saga.Answer) { s.after(took, func() { answer(a) }) }
 	switch {
@@ -117,6 +123,9 @@ func (w *theWorld) arrive(send machine.Send, answer func(saga.Answer)) {
 }
 
 func (w *theWorld) process(u *url.URL, send machine.Send, took time.Duration) saga.Answer {
+	if send.Request.Tool != nil {
+		return w.call(u, send, took)
+	}
 	switch send.Request.Method {
 	case "GET":
 		return w.status(u)
