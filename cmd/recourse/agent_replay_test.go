@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/api"
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/cli"
@@ -249,6 +252,48 @@ func TestAgentReplayAccess(t *testing.T) {
 	}
 	if r := s.does(t, all, "agent", "replay", id); r.code != cli.Failed || !strings.Contains(r.errOut, "the answer to llm[0] was erased") {
 		t.Errorf("erased: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// Of a session that stores no prompts, the answers are found, and a difference has no place.
+func TestAgentReplayWithoutPrompts(t *testing.T) {
+	t.Parallel()
+	s := replaysOn(t, nil)
+	id := s.opens(t, "desk", `, "keep": "answers"`)
+	secret := api.NewSecret()
+	post := func(key, part, body string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+remote.SessionPath(id, part), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if key != "" {
+			req.Header.Set("Authorization", "Bearer "+key)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", part, resp.Status)
+		}
+	}
+	post("", "attach", `{"secret": "`+secret+`"}`)
+	token := api.Token(uuid.FromStringOrNil(id), secret)
+	agent := exec.CommandContext(t.Context(), s.agent, "script")
+	agent.Env = []string{"SCRIPT=" + script(asksTwice), "RECOURSE_URL=" + s.url, "RECOURSE_SESSION=" + id, "RECOURSE_TOKEN=" + token, "RECOURSE_LIFE=1",
+		"OPENAI_BASE_URL=" + s.url + "/llm/openai/v1", "OPENAI_API_KEY=" + token}
+	if out, err := agent.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	post(token, "commit", "{}")
+	if r := s.does(t, script(asksTwice), "agent", "replay", id); r.code != cli.OK {
+		t.Errorf("the same: exit %d: %s", r.code, r.errOut)
+	}
+	if r := s.does(t, script(strings.Replace(asksTwice, "a note", "a letter", 1)), "agent", "replay", id); r.code != cli.Failed || !strings.Contains(r.errOut, "differs from llm[1], whose body is not stored") {
+		t.Errorf("another prompt: exit %d: %s", r.code, r.errOut)
 	}
 }
 
