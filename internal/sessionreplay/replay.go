@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func New(ctx context.Context, cfg Config) (*Replay, error) {
 	if r.machine, attached, err = r.until(len(r.begin)); err != nil {
 		return nil, err
 	}
-	r.records = append(r.begin, attached)
+	r.records = slices.Concat(r.begin, []journal.Record{attached})
 	return r, nil
 }
 
@@ -126,11 +127,11 @@ func (r *Replay) cut() error {
 			return fmt.Errorf("session %s: %w", r.cfg.Session, err)
 		}
 		if m.Closed() {
-			r.begin, r.end = r.cfg.Records[:i:i], r.cfg.Records[i].Kind
+			r.begin, r.end = r.cfg.Records[:i], r.cfg.Records[i].Kind
 			return nil
 		}
 	}
-	r.begin = r.cfg.Records[:len(r.cfg.Records):len(r.cfg.Records)]
+	r.begin = r.cfg.Records
 	return nil
 }
 
