@@ -97,7 +97,8 @@ func (a act) do(s *client.Session) error {
 
 // send sends a request with a token, and prints the response.
 func send(url, token, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body)) //nolint:gosec // of the test
+	text := strings.NewReader(body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, text) //nolint:gosec // the server of the test
 	if err != nil {
 		return err
 	}
@@ -110,10 +111,10 @@ func send(url, token, body string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return errors.Join(errors.New("the response is not whole"), err)
 	}
-	say(resp.StatusCode, resp.Header.Get("X-Recourse-Step"), string(bytes.TrimSpace(text)))
+	say(resp.StatusCode, resp.Header.Get("X-Recourse-Step"), string(bytes.TrimSpace(answer)))
 	return nil
 }
