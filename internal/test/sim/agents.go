@@ -295,6 +295,8 @@ func (p *agentProcess) attach(previous string) {
 	from := p.a.s.now
 	p.ask(saga.Command{Do: saga.Attach{Holder: "p" + strconv.Itoa(p.number), Token: hashOf(p.secret), Previous: hashOf(previous)}}, func(_ string, no *machine.Refusal) {
 		switch {
+		case no == nil && !p.leased(): // as the API answers: the lease has ended since
+			p.later(p.a.s.aside.between(200*time.Millisecond, 2*time.Second), func() { p.attach(previous) })
 		case no == nil:
 			life, _, _ := p.a.m.Life()
 			p.renewed = from
@@ -309,6 +311,17 @@ func (p *agentProcess) attach(previous string) {
 			p.later(p.a.s.aside.between(200*time.Millisecond, 2*time.Second), func() { p.attach(previous) })
 		}
 	})
+}
+
+// leased renews the lease of the process, and reports whether it has one. The session may not know
+// yet that the lease has ended.
+func (p *agentProcess) leased() bool {
+	task := p.a.m.LeaseTask()
+	_, err := p.a.s.store.Heartbeat(ctx, task.ID, task.Claimant.Token)
+	if err != nil && !errors.Is(err, journal.ErrTaskLost) {
+		panic(err)
+	}
+	return err == nil
 }
 
 // beats sends heartbeats. If the lease is lost, the process attaches again.
@@ -326,13 +339,10 @@ func (p *agentProcess) beats() {
 		if p.a.m.Closed() {
 			return // it may finish an own step until its lease ends
 		}
-		task := p.a.m.LeaseTask()
-		if _, err := s.store.Heartbeat(ctx, task.ID, task.Claimant.Token); errors.Is(err, journal.ErrTaskLost) {
-			p.attach("")
-		} else if err != nil {
-			panic(err)
-		} else {
+		if p.leased() {
 			p.renewed = s.now
+		} else {
+			p.attach("")
 		}
 	})
 }
