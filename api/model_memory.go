@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -18,8 +19,8 @@ func (l *live) content(ctx context.Context, hash string) ([]byte, error) {
 	return Content(ctx, l.s.cfg.Store, l.id, hash)
 }
 
-// Content returns a content of a session by its hash, in hex. Errors: ask.ErrErased, those of the
-// store.
+// Content returns a content of a session by its hash, in hex. The contents with which a fork begins
+// stay those of its original. Errors: ask.ErrErased, those of the store.
 func Content(ctx context.Context, store journal.Store, session uuid.UUID, hash string) ([]byte, error) {
 	var sum [32]byte
 	if n, err := hex.Decode(sum[:], []byte(hash)); err != nil || n != len(sum) {
@@ -29,10 +30,26 @@ func Content(ctx context.Context, store journal.Store, session uuid.UUID, hash s
 	if err != nil {
 		return nil, err
 	}
-	if len(blobs) == 0 {
+	if len(blobs) > 0 {
+		return ask.Unpack(blobs[0])
+	}
+	of, err := forkOf(ctx, store, session)
+	switch {
+	case err != nil:
+		return nil, err
+	case of.IsNil():
 		return nil, ask.ErrErased
 	}
-	return ask.Unpack(blobs[0])
+	return Content(ctx, store, of, hash)
+}
+
+// forkOf returns the session that a session is a fork of; Nil: none, or it was deleted.
+func forkOf(ctx context.Context, store journal.Store, session uuid.UUID) (uuid.UUID, error) {
+	head, err := store.Saga(ctx, session)
+	if errors.Is(err, journal.ErrNotFound) {
+		return uuid.Nil, nil
+	}
+	return head.ForkedFrom, err
 }
 
 // mostLives is how many sessions have the requests of their last life remembered.

@@ -44,6 +44,9 @@ func refuseRetry(l *live) *problem {
 		return fail("saga_live", "it has not ended, so it is retried itself, and not as a new saga").of(l.id)
 	case !l.m.UndoOf().IsNil():
 		return fail("not_available", "a saga that undoes another one is not retried: undo by hand what its `residual` names").of(l.id)
+	case isFork(l):
+		of, _ := l.m.ForkOf()
+		return fail("is_fork", "a fork is not retried: fork saga %s again", of).of(l.id)
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
 	case l.def.Session != nil:

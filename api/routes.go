@@ -81,6 +81,9 @@ func (s *server) routes() []route {
 		get(saga+"/retry", opRead, s.showRetry),
 		{method: http.MethodPost, path: saga + "/compensate", op: opOperate, handler: s.compensate, keyed: true, stream: true},
 		get(saga+"/undo", opRead, s.showUndo),
+		// Not keyed: the saga itself stores the key of its start.
+		{method: http.MethodPost, path: saga + "/fork", op: opStart, handler: s.fork, stream: true, document: true},
+		{method: http.MethodPost, path: ofSession + "/fork", op: opStart, handler: s.fork, stream: true, document: true},
 		get(saga+"/compare/:other", opRead, s.compare),
 		get(ofSession+"/compare/:other", opRead, s.compare),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),

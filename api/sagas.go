@@ -105,6 +105,9 @@ func headView(h journal.Head) (machine.View, error) {
 	if !h.RetryOf.IsNil() {
 		v.RetryOf = h.RetryOf.String()
 	}
+	if !h.ForkedFrom.IsNil() {
+		v.ForkedFrom = h.ForkedFrom.String()
+	}
 	if of := h.UndoOf(); !of.IsNil() {
 		v.UndoOf = of.String()
 	}

@@ -74,8 +74,10 @@ type StartedData struct {
 	Reused    []string `json:"reused,omitempty"`
 	// UndoOf is the saga that this one undoes, after it has succeeded.
 	UndoOf string `json:"undo_of,omitempty"`
+	// Fork is set for a saga that begins as another one was after one of its records.
+	Fork *ForkData `json:"fork,omitempty"`
 	// Origin is the whole journal of the saga that this one undoes or goes on from, so that nothing
-	// else is needed for it.
+	// else is needed for it. For a fork, it ends with the record after which the fork goes on.
 	Origin  []journal.Record `json:"origin,omitempty"`
 	Session *SessionData     `json:"session,omitempty"` // of a session
 	Action  string           `json:"action,omitempty"`  // refund@3, of a saga that only runs this action
@@ -98,6 +100,33 @@ type BudgetData struct {
 	Amount   string `json:"amount,omitempty"` // "2.00"
 	Currency string `json:"currency,omitempty"`
 	Tokens   int64  `json:"tokens,omitempty"`
+}
+
+// Effects says what a fork does in place of sending a request that has an effect, or publishing an
+// event.
+type Effects string
+
+// The values of Effects.
+const (
+	HoldEffects Effects = "hold" // it asks a person first
+	StubEffects Effects = "stub" // it takes a stub for its outcome
+	RealEffects Effects = "real" // it sends it
+)
+
+// ForkData says of which saga another one is a fork, and how the fork deals with effects.
+type ForkData struct {
+	Of      string  `json:"of"` // a saga's id
+	Effects Effects `json:"effects"`
+	// Stubs are the outcomes of steps, by path or by id; of a session's calls, by identity or by
+	// action. Those of steps that had ended before replace their outputs.
+	Stubs map[string]Stub `json:"stubs,omitempty"`
+}
+
+// Stub is the outcome that a step of a fork has without doing anything: an output, or for a failed
+// step an error.
+type Stub struct {
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  *Failure        `json:"error,omitempty"`
 }
 
 // IntentData is the data of `intent`.
@@ -157,6 +186,8 @@ type OutcomeData struct {
 	Compensate *OwnUndo `json:"compensate,omitempty"`
 	// Hint replaces that of the request, which was not known when the intent was written.
 	Hint Hint `json:"hint,omitempty"`
+	// Stubbed says, in a fork, that the outcome is a stub: nothing was done.
+	Stubbed bool `json:"stubbed,omitempty"`
 }
 
 // DecidedData is the data of `decided`.

@@ -158,6 +158,9 @@ func (d OutcomeData) encode() json.RawMessage {
 		b = append(field(b, "compensate"), Encode(d.Compensate)...)
 	}
 	b = textField(b, "hint", string(d.Hint))
+	if d.Stubbed {
+		b = strconv.AppendBool(field(b, "stubbed"), true)
+	}
 	return object(b, 0)
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"recourse/api/rest"
@@ -27,12 +28,13 @@ type action struct {
 	Left     []string // effects that would remain
 	InFlight []string // attempts whose responses the saga awaits first
 	Danger   bool
-	Modes    bool     // cancel: undo, or leave
-	Signals  []string // names of signals that the saga accepts
-	From     []string // steps that an ended saga can be retried from, besides the first one
-	Budget   bool     // the form has fields for amounts
-	Reason   string   // "", "optional" or "required"
-	Seen     string   // digest of the consequences that the user saw; the command is not sent if they have changed
+	Modes    bool           // cancel: undo, or leave
+	Signals  []string       // names of signals that the saga accepts
+	From     []string       // steps that an ended saga can be retried from, besides the first one
+	Fork     []saga.Effects // the choices for a fork
+	Budget   bool           // the form has fields for amounts
+	Reason   string         // "", "optional" or "required"
+	Seen     string         // digest of what the user saw; if that has changed, the command is not sent
 	Tried    *tried
 	Saga     *machine.View
 }
@@ -87,7 +89,7 @@ func (a action) Button() string {
 
 // see sets the digest of the consequences that the user sees.
 func (a *action) see() {
-	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals, a.From)))
+	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals, a.From, a.Fork)))
 	a.Seen = hex.EncodeToString(sum[:8])
 }
 
@@ -132,8 +134,19 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 		again.Then = append(again.Then, "From a later step, it takes over the results of the steps before that one, and does not repeat them. What was undone runs again.")
 	}
 	add("operate", ended && d.Saga.Status != saga.Succeeded && d.Session == nil, again)
+	add("start", d.machine != nil && d.Saga.UndoOf == "" && d.Saga.Archived == nil && (ended || !d.machine.TurnedBack()), action{Do: "fork", Title: "Fork it", Reason: "optional", Fork: d.forks(who),
+		Then: []string{"Another " + d.Noun() + " starts as this one was after a record. It reads the results until then, and neither repeats nor undoes them. This one stays as it is."}})
 	add("operate", ended, action{Do: "delete", Title: "Delete", Danger: true,
 		Then: []string{"The " + d.Noun() + " and its journal are deleted permanently. Its effects in other services remain."}})
+	return list
+}
+
+// forks lists what a fork may do in place of effects, the default first.
+func (d *sagaPage) forks(who who) []saga.Effects {
+	list := []saga.Effects{saga.HoldEffects, saga.StubEffects}
+	if d.ended() && who.Can("operate") {
+		list = append(list, saga.RealEffects)
+	}
 	return list
 }
 
@@ -355,6 +368,8 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 			body["from"] = from
 		}
 		return v.again(d, at, body, f)
+	case "fork":
+		return v.fork(d, at, body, f)
 	case "budget":
 		method, at, header, done = http.MethodPatch, rest.Path("v1", "sagas", id), asSeen, "The budget is changed."
 		body["budget"] = budgetOf(f)
@@ -397,6 +412,27 @@ func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Value
 		done = "This is the new saga: " + d.Saga.Definition + " goes on from step " + from + "."
 	}
 	return v.done(rest.Path("sagas", next.ID), done)
+}
+
+// fork starts a fork. The idempotency key is derived from the form, so pressing the button twice
+// starts one fork.
+func (v *request) fork(d *sagaPage, at string, body map[string]any, f url.Values) error {
+	if record := strings.TrimSpace(f.Get("at")); record != "" {
+		n, err := strconv.ParseInt(record, 10, 64)
+		if err != nil {
+			return v.refused("fork", "", &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "The record is a number", Detail: "write the number of a record as the journal shows it, or nothing"})
+		}
+		body["at"] = n
+	}
+	if effects := f.Get("effects"); effects != "" {
+		body["effects"] = effects
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{d.Saga.ID, "fork", f.Get("at"), f.Get("effects"), f.Get("reason"), strconv.FormatInt(d.Saga.Seq, 10)}, "\n")))
+	var next machine.View
+	if _, err := v.api.Send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next); err != nil {
+		return v.refused("fork", "", err)
+	}
+	return v.done(rest.Path("sagas", next.ID), fmt.Sprintf("This is the fork, which goes on after record %d of saga %s.", next.ForkedAt, d.Saga.ID))
 }
 
 // undoEnded starts the saga that undoes one that has succeeded, or finds the one that was started

@@ -491,3 +491,18 @@ func TestJournal(t *testing.T) {
 	x.page("/live?page=" + at + ".ndjson").want(404)
 	x.page("/sagas/" + uuid.Must(uuid.NewV7()).String() + "/journal.ndjson").want(404)
 }
+
+// A fork begins after a record, and waits for a person before it sends.
+func TestSagaForks(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: pair\nsteps:\n  - {id: made, http: \"POST ${vars.things}\", in_doubt: retry, compensate: none}\n  - {id: put, http: \"PUT ${vars.things}/a\", compensate: none}\n")
+	id := x.start("pair", `null`)
+	x.becomes(id, saga.Succeeded)
+	to := "/sagas/" + id + "/command/fork"
+	a := x.page("/sagas/"+id).has("Fork it…", `<select name="effects">`, "neither repeats nor undoes them")
+	x.post(to, append(a.hidden(to), "at", "x")...).has("The record is a number")
+	next := strings.TrimPrefix(x.post(to, append(a.hidden(to), "at", "3", "effects", "hold", "reason", "what if")...).want(303).header.Get("Location"), "/sagas/")
+	next, _, _ = strings.Cut(next, "?")
+	x.becomes(next, saga.Waiting)
+	x.page("/sagas/"+next).has("Fork of saga "+id[:8], ", after its record 3", "Step put: may its request be sent?")
+}

@@ -29,6 +29,7 @@ type commands struct {
 	Show    remote.Show    `cmd:"" help:"Show a saga and its story, which is its journal in readable form."`
 	Journal remote.Journal `cmd:"" help:"Print or follow a saga's journal."`
 	Compare remote.Compare `cmd:"" help:"Say how two sagas or sessions differ, step by step."`
+	Fork    remote.Fork    `cmd:"" help:"Start a saga or session that begins as another one was after one of its records."`
 	Costs   remote.Costs   `cmd:"" help:"Show the costs of sagas."`
 	Inbox   remote.Inbox   `cmd:"" help:"List the inbox: items that need a person."`
 	Stalled remote.Stalled `cmd:"" help:"List stalled sagas and steps, with their reasons."`

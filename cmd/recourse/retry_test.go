@@ -51,3 +51,39 @@ steps:
 		t.Errorf("%d bookings were asked for", n)
 	}
 }
+
+// A fork goes on from a record of another saga, and sends nothing when its steps have stubs.
+func TestFork(t *testing.T) {
+	t.Parallel()
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "books.yaml", `saga: books
+steps:
+  - {id: book, http: "POST ${vars.air}/bookings", body: {route: LIS}, compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}}
+  - {id: ship, http: "POST ${vars.ship}/orders", body: {of: "${steps.book.output.id}"}, compensate: none}
+output: {of: "${steps.ship.output.id}"}
+`))
+	id := strings.Fields(ok(t, s.env, "start", "books", "--wait", "30s"))[0]
+	r := run(t, s.env, "fork", id[:13], "--at", "3", "--effects", "stub", "--stub", `ship={"id": "s-1"}`)
+	if r.code != cli.OK || !strings.Contains(r.errOut, "after its record 3") {
+		t.Fatalf("exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	fork := strings.Fields(r.out)[0]
+	waitFor(t, s, fork, saga.Succeeded)
+	if out := ok(t, s.env, "show", fork); !strings.Contains(out, id+", after its record 3 (effects: stub)") || !strings.Contains(out, `{"of":"s-1"}`) || !strings.Contains(out, "(a stub)") {
+		t.Error(out)
+	}
+	held := strings.Fields(ok(t, s.env, "fork", id, "--at", "3"))[0]
+	waitFor(t, s, held, saga.Waiting)
+	if out := ok(t, s.env, "inbox"); !strings.Contains(out, "Fork of "+id) {
+		t.Error(out)
+	}
+	for args, code := range map[string]int{"--at 999": cli.Usage, "--stub ship": cli.Usage, "--effects some": cli.Usage} {
+		if r := run(t, s.env, append([]string{"fork", id}, strings.Fields(args)...)...); r.code != code {
+			t.Errorf("%s: exit %d: %s", args, r.code, r.errOut)
+		}
+	}
+	if n := len(w.Ledger().Op("air", "book").Requests()) + len(w.Ledger().Op("ship", "order").Requests()); n != 2 {
+		t.Errorf("%d requests were sent", n)
+	}
+}

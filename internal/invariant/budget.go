@@ -20,6 +20,10 @@ type account struct {
 	asked           map[string]bool     // whether the last status check was conclusive, by its step's path
 }
 
+func newAccount() account {
+	return account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
+}
+
 // budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
 // amounts of forward steps are within the budget, until compensation begins, which the budget does
 // not limit.
@@ -28,7 +32,7 @@ func (c *sagaCheck) budget(t *sagaState) {
 	if !ok {
 		return
 	}
-	a := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
+	a := newAccount()
 	for i, r := range t.Records {
 		if i == t.planAt {
 			return

@@ -468,6 +468,15 @@ var bad = []struct {
 	{"sends a step whose outcome it has taken over", 31, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
 		goOnFrom(t, s, slices.Clone(s.Records))
 	}},
+	{"a fork sends what nobody has approved", 34, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		var d saga.StartedData
+		if err := json.Unmarshal(s.Records[0].Data, &d); err != nil {
+			t.Fatal(err)
+		}
+		d.Fork, d.Origin = &saga.ForkData{Of: uuid.Must(uuid.NewV7()).String(), Effects: saga.HoldEffects}, slices.Clone(s.Records[:1])
+		s.Records[0].Data = saga.Encode(d)
+		reseal(s)
+	}},
 	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"
 		reseal(s)

@@ -212,6 +212,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.session(t)
 	c.undoes(t)
 	c.goes(t)
+	c.forks(t)
 	c.remains(t)
 	c.ownLeft(t)
 	if c.ledger != nil {

@@ -78,6 +78,7 @@ var Names = map[int]string{
 	30: "no record was changed or removed after it was anchored",
 	31: "a saga that goes on from another one is the only one, and repeats neither an outcome that it takes over nor an effect that remains",
 	32: "a request that an approval covers leaves only as it was shown, and approved",
+	34: "a fork sends and undoes nothing of its original, and nothing that has an effect before a person has approved it",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

@@ -27,6 +27,7 @@ type sagaState struct {
 	origin   *sagaState      // the saga that this one undoes; nil: none
 	from     *sagaState      // the saga from a step of which this one goes on; nil: none
 	reused   map[string]bool // ids of the steps whose outcomes it has taken over
+	forkOf   *sagaState      // the saga that this one is a fork of, as it was then; nil: none
 	machine  *machine.Machine
 }
 

@@ -21,7 +21,7 @@ type called struct {
 // lives checks invariant 24: each life follows the one before, and no call belongs to an earlier
 // life. A process whose lease was lost gets its own life again.
 func (c *sagaCheck) lives(t *sagaState) {
-	life, token, live := 0, "", false
+	life, token, live := t.forkOf.lastLife(), "", false
 	begun := make(map[string]int) // the life that has begun the last attempt of an own step
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
@@ -176,15 +176,21 @@ func (l *callStates) apply(r journal.Record, data any) {
 // invariants 14 and 16 about calls, the part of invariant 23 that the journal shows, and invariants
 // 25 and 26.
 func (c *sagaCheck) session(t *sagaState) {
-	if len(t.calls) == 0 {
-		return
+	if len(t.calls) > 0 {
+		c.progress(t)
 	}
-	all := callStates{byPath: make(map[string]*callState)}
-	paid := account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
-	committed, failing := false, false
-	added := make(map[saga.CallKind]int) // steps of the session
-	inFlight := make(map[string]bool)    // forward requests of calls, by path
-	questions := questions{sent: make(map[string]bool), asked: make(map[string]int)}
+}
+
+// progress returns how far a session has come at its end, and checks its records on the way.
+func (c *sagaCheck) progress(t *sagaState) *progress {
+	p := newProgress()
+	if t.forkOf != nil {
+		past := sagaCheck{Checker: c.Checker} // its own check says what is wrong with it
+		p = past.progress(t.forkOf)
+		p.startOver()
+	}
+	all, paid, questions, committed, failing := &p.all, &p.paid, &p.questions, false, false
+	added, inFlight := p.added, make(map[string]bool) // forward requests of calls, by path
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.CalledData:
@@ -194,21 +200,21 @@ func (c *sagaCheck) session(t *sagaState) {
 			}
 			switch d.What {
 			case saga.OwnStep:
-				c.begins(t, &all, r, d)
+				c.begins(t, all, r, d)
 			case saga.ModelAsk:
 				c.mayAsk(t, r, d)
-				c.asks(&questions, r, d)
+				c.asks(questions, r, d)
 			default:
-				c.resembles(t, &all, r, d)
-				c.repeats(t, &all, r, d)
-				c.limits(t, &all, r, d)
-				c.needsApproval(t, &all, r, d, paid.spent.Add(paid.reserved))
+				c.resembles(t, all, r, d)
+				c.repeats(t, all, r, d)
+				c.limits(t, all, r, d)
+				c.needsApproval(t, all, r, d, paid.spent.Add(paid.reserved))
 			}
 		case *saga.IntentData:
 			if _, model := questions.sent[r.Path]; model {
-				c.sentOnce(&questions, r)
+				c.sentOnce(questions, r)
 			}
-			c.mayBeSent(&all, r, d, committed)
+			c.mayBeSent(all, r, d, committed)
 			if s := all.byPath[r.Path]; s != nil && s.data.What == saga.ActionCall && d.Request != nil && d.Awaited == nil && r.Way == journal.Do {
 				inFlight[r.Path] = true
 				if !failing { // otherwise it settles a doubt, so that it can be undone
@@ -226,11 +232,44 @@ func (c *sagaCheck) session(t *sagaState) {
 			failing = failing || r.Path == "" && (d.Timer == "timeout" || d.Timer == saga.TimerLost)
 		case *saga.CommittedData:
 			committed = true
-			c.nothingOpen(&all, r)
+			c.nothingOpen(all, r)
 		}
 		paid.take(r, t.data[i])
 		all.apply(r, t.data[i])
 	}
+	return p
+}
+
+// progress is how far a session has come at some record.
+type progress struct {
+	all       callStates
+	paid      account
+	added     map[saga.CallKind]int // steps of the session
+	questions questions
+}
+
+func newProgress() *progress {
+	return &progress{all: callStates{byPath: make(map[string]*callState)}, paid: newAccount(), added: make(map[saga.CallKind]int),
+		questions: questions{sent: make(map[string]bool), asked: make(map[string]int)}}
+}
+
+// startOver turns the progress of a session into that with which a fork of it begins: what had not
+// ended is as if it had not been asked for, and what was spent is the original's.
+func (p *progress) startOver() {
+	for path, s := range p.all.byPath { // any order
+		s.undoing, s.doubt = false, false
+		if s.ended {
+			continue
+		}
+		switch s.ended = true; s.data.What {
+		case saga.OwnStep:
+			delete(p.all.byPath, path)
+			p.added[saga.OwnStep]--
+		case saga.ModelAsk:
+			p.questions.asked[s.data.Identity]--
+		}
+	}
+	p.paid = newAccount()
 }
 
 // questions are a session's requests to models at some record.

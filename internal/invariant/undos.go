@@ -56,7 +56,7 @@ func (t *sagaState) began(path string) int64 {
 	return 0
 }
 
-// readOrigin decodes the journal of the saga that this one undoes or goes on from.
+// readOrigin decodes the journal of the saga that this one undoes, goes on from, or is a fork of.
 func (t *sagaState) readOrigin() error {
 	d, ok := t.data[0].(*saga.StartedData)
 	switch {
@@ -68,6 +68,10 @@ func (t *sagaState) readOrigin() error {
 		t.from = o
 		t.readReused(d)
 		return nil
+	case ok && d.Fork != nil:
+		o, _, err := read(Saga{ID: uuid.FromStringOrNil(d.Fork.Of), Definition: t.Definition, Records: d.Origin})
+		t.forkOf = o
+		return err
 	case !ok || d.UndoOf == "":
 		return nil
 	}

@@ -119,6 +119,9 @@ func (t *Teller) how(e *history.Event, d *saga.OutcomeData) string {
 	if d.StatusCode > 0 {
 		parts = append(parts, fmt.Sprintf("HTTP %d", d.StatusCode))
 	}
+	if d.Stubbed {
+		parts = append(parts, "a stub")
+	}
 	if e.Begun.Known() {
 		parts = append(parts, span(e.At.Sub(e.Begun.At)))
 	}

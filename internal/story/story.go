@@ -130,6 +130,9 @@ func (t *Teller) started(d *saga.StartedData) []Line {
 	if len(d.Input) > 0 && string(d.Input) != "null" {
 		text += " with " + Short(string(d.Input), 90)
 	}
+	if d.Fork != nil {
+		text += fmt.Sprintf(", a fork of %s after its record %d", d.Fork.Of, len(d.Origin))
+	}
 	if d.RetryOf != "" {
 		text += ", a retry of " + d.RetryOf
 	}

@@ -160,6 +160,12 @@ func reached(s *side) bool {
 // sides lists the steps of one saga.
 func sides(m *machine.Machine, records []journal.Record) ([]side, error) {
 	var log history.Steps
+	session := m.Definition().Session != nil
+	if session { // requests to models are aligned by what they ask
+		if err := inherited(&log, records); err != nil {
+			return nil, err
+		}
+	}
 	for i := range records {
 		if err := log.Add(&records[i]); err != nil {
 			return nil, err
@@ -169,7 +175,6 @@ func sides(m *machine.Machine, records []journal.Record) ([]side, error) {
 	for _, c := range machine.Calls(m, &log) {
 		inputs[c.Path] = c.Input
 	}
-	session := m.Definition().Session != nil
 	times := make(map[string]int)
 	var list []side
 	for _, v := range machine.StepsOf(m, &log) {
@@ -200,6 +205,23 @@ func sides(m *machine.Machine, records []journal.Record) ([]side, error) {
 	return list, nil
 }
 
+// inherited adds the records with which a fork begins to log.
+func inherited(log *history.Steps, records []journal.Record) error {
+	d, err := history.Started(records)
+	if err != nil || d.Fork == nil {
+		return err
+	}
+	if err := inherited(log, d.Origin); err != nil {
+		return err
+	}
+	for i := range d.Origin {
+		if err := log.Add(&d.Origin[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // put adds a value, if there is one.
 func put(into map[string]any, name string, doc json.RawMessage) {
 	if len(doc) == 0 {
@@ -214,7 +236,8 @@ func put(into map[string]any, name string, doc json.RawMessage) {
 // differ.
 func requestOf(m *machine.Machine, v *machine.StepView) (map[string]any, error) {
 	doc := slices.Clone(v.Input)
-	for of, name := range map[string]string{v.Key: "‹key›", m.ID().String(): "‹saga›"} { // any order
+	names := map[string]string{v.Key: "‹key›", m.ID().String(): "‹saga›", v.ReusedFrom: "‹saga›"}
+	for of, name := range names { // any order
 		if of != "" {
 			doc = bytes.ReplaceAll(doc, []byte(of), []byte(name))
 		}

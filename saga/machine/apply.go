@@ -46,10 +46,16 @@ func (m *Machine) apply(r journal.Record) error {
 		}
 		origin := d.Origin
 		d.Origin = nil // what is in it is in the steps
-		if err := m.pin(d); err != nil || d.RetryFrom == "" {
+		if err := m.pin(d); err != nil {
 			return err
 		}
-		return m.goOn(d, origin)
+		switch {
+		case d.Fork != nil:
+			return m.fork(d.Fork, origin)
+		case d.RetryFrom != "":
+			return m.goOn(d, origin)
+		}
+		return nil
 	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
 		return m.applyStep(r)
 	case journal.Woke:
@@ -237,7 +243,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	}
 	s.reserved = retry.Money{}
 	m.tokens.settle(s, d.Tokens)
-	n.neverStarted = d.NeverStarted != ""
+	n.neverStarted, n.stubbed = d.NeverStarted != "", d.Stubbed
 	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
 	if d.RetryAt != nil {
 		s.retryAt = d.RetryAt.Time
@@ -350,7 +356,7 @@ func (m *Machine) advance(n *node, s *track) {
 	if s.state != doubted { // a step that ended in doubt may have to be sent again
 		n.forward.request, n.statusCheck.request = nil, nil
 	}
-	if n.step.Pivot && s.state == done {
+	if n.step.Pivot && s.state == done && !n.stubbed {
 		m.pivoted = true
 	}
 	if n.passed {

@@ -114,7 +114,7 @@ func (m *Machine) validateDecision(c saga.Command, shown string, approve bool) *
 
 // decisionData validates the data of an approval by its form, and fills in the form's defaults.
 func (m *Machine) decisionData(path string, o saga.Approve) (json.RawMessage, *Refusal) {
-	if m.steps[path].ofAgent() && o.Data == nil { // the approval of a call has no form
+	if m.steps[path].leaves() && o.Data == nil { // the approval of a request has no form
 		return nil, nil
 	}
 	body, ok := m.steps[path].step.Body.(saga.Approver)
@@ -145,9 +145,12 @@ func list(names []string) string {
 	return text
 }
 
-// ofAgent reports whether an agent asks for the step: the process of a session, or a model with
-// tools.
-func (n *node) ofAgent() bool { return n.in.call != nil || n.step.Approve }
+// leaves reports whether the step sends something that a person may have to approve first. Other
+// steps that wait for an approval have no other purpose.
+func (n *node) leaves() bool {
+	_, waits := n.step.Body.(saga.Await)
+	return !waits
+}
 
 // applyApproval applies a person's decision.
 func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
@@ -155,7 +158,7 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
 		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
 	}
-	if n.ofAgent() && d.Kind == "approve" {
+	if n.leaves() && d.Kind == "approve" {
 		n.approval = false
 		return m.move(&n.forward, evApprove, r)
 	}
@@ -166,7 +169,7 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	}
 	if d.Kind == "reject" {
 		given.Decision = "rejected"
-		ev = nextEvent[m.endFailed(n)]
+		ev = nextEvent[m.endRefused(n)] // a person has said no: time does not change that
 		n.forward.failure = &saga.Failure{Code: codeRejected, Title: "step " + n.path + " was rejected by " + d.Actor, Detail: d.Reason}
 	}
 	if err := m.move(&n.forward, ev, r); err != nil {

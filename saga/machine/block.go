@@ -87,9 +87,11 @@ type node struct {
 	// child is the last saga that the step started; the nil UUID: none.
 	child        uuid.UUID
 	neverStarted bool // its compensation found that this saga does not exist
+	stubbed      bool // of a fork: its outcome is a stub
 	// awaited says what the step waits for.
 	awaited  *saga.Awaited
-	approval bool     // of a call of an agent: a person has to approve it first
+	approval bool     // of a call of an agent, or a step of a fork: a person has to approve it first
+	identity string   // of a call of a session that is a fork
 	own      *ownStep // of a step that the agent does itself; nil for others
 	model    bool     // of a session: a request to a model
 	life     int      // of a session's call: the life that has made it
@@ -145,13 +147,18 @@ func (m *Machine) enter(g *group) {
 		return
 	}
 	step := g.steps[g.next]
-	g.cur = &node{step: step, path: g.prefix + step.ID, in: g, approval: step.Approve}
+	g.cur = m.next(g, step)
 	if g.owner != nil || g.call != nil {
 		if m.due == nil {
 			m.due = make(map[string]*node)
 		}
 		m.due[g.cur.path] = g.cur
 	}
+}
+
+// next returns the node of a step that the group is about to reach.
+func (m *Machine) next(g *group, step *saga.Step) *node {
+	return &node{step: step, path: g.prefix + step.ID, in: g, approval: step.Approve || m.forked.holds(step)}
 }
 
 // begin enters a block.

@@ -163,6 +163,9 @@ func (m *Machine) decideReady(n *node) []Decision {
 			return []Decision{Write{Record: Draft{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
 		}
 	}
+	if ds := m.instead(n); ds != nil {
+		return ds
+	}
 	switch body := n.step.Body.(type) {
 	case saga.Value:
 		out, err := body.Eval(env)
@@ -189,6 +192,9 @@ func (m *Machine) decideReady(n *node) []Decision {
 	case saga.Await:
 		return m.decideAwait(n, body, env)
 	case saga.Announce:
+		if n.approval {
+			return m.decideApproval(n)
+		}
 		return m.announce(n, body, env)
 	case saga.Call:
 		if n.approval {
@@ -606,6 +612,8 @@ func (n *node) effect() (journal.Class, bool) {
 	call, ok := n.step.Body.(saga.Call)
 	switch {
 	case n.compensation.state == done: // an operator resolved it as undone
+		return "", false
+	case n.taken != nil && n.taken.stays, n.stubbed:
 		return "", false
 	case n.own != nil && n.own.data.Effect == saga.NoEffect:
 		return "", false

@@ -62,6 +62,7 @@ type Machine struct {
 
 	origin      *origin         // nil: the saga does not undo another one
 	taken       map[string]bool // ids of steps of the top level whose outcomes are another saga's
+	forked      *forked         // nil: not a fork
 	session     *session        // nil: not a session
 	forward     *group
 	finally     *group

@@ -86,6 +86,9 @@ func (m *Machine) beginFirst(message uuid.UUID, c saga.BeginStep) (*Draft, *Refu
 		return nil, err
 	}
 	c.Complete()
+	if m.forked != nil && m.forked.effects != saga.RealEffects && c.Effect != saga.NoEffect {
+		return nil, refusal("fork_holds", "the session is a fork, which holds effects back: nothing was begun", "do not do the step. Open a fork with effects real, or declare that the step has no effect (effect: none)")
+	}
 	undo, err := m.admitUndo(nil, c.Compensate)
 	if err != nil {
 		return nil, err

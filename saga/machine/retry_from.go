@@ -24,6 +24,7 @@ import (
 type taken struct {
 	by      uuid.UUID
 	created time.Time // when that saga was started
+	stays   bool      // the effect stays that saga's, because this one is a fork of it
 }
 
 // goOn takes over the outcomes of a saga that has ended, whose journal is origin.
@@ -86,7 +87,7 @@ func (m *Machine) pass() {
 
 // goesOnLater reports whether another saga can go on from a step of this one.
 func (m *Machine) goesOnLater() bool {
-	return m.finished != nil && m.finished.Status != saga.Succeeded && m.origin == nil && m.session == nil
+	return m.finished != nil && m.finished.Status != saga.Succeeded && m.origin == nil && m.session == nil && m.forked == nil
 }
 
 // hasOutcome reports whether the saga has moved on to the step after this one. A wait that the saga
@@ -147,6 +148,7 @@ const (
 	CodeNoOutcome   = "no_outcome"
 	CodeEffectStays = "effect_stays"
 	CodeChildStays  = "child_stays"
+	CodeIsFork      = "is_fork"
 )
 
 // PlanRetry returns what a saga would do that goes on from a step of the top level of m, which has
@@ -157,6 +159,10 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 	p := RetryPlan{From: from}
 	refuse := func(path, code, detail string) {
 		p.Refused = append(p.Refused, Obstacle{Path: path, Code: code, Detail: detail})
+	}
+	if m.forked != nil {
+		refuse("", CodeIsFork, "it is a fork: fork saga "+m.forked.of.String()+" again")
+		return p
 	}
 	at := slices.IndexFunc(m.def.Steps, func(s *saga.Step) bool { return s.ID == from })
 	if at < 0 {

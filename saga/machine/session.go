@@ -361,6 +361,9 @@ func (m *Machine) Call(message uuid.UUID, c saga.CallAction) (path string, _ *Dr
 		return "", nil, refusal("limit", fmt.Sprintf("the session has made its %d calls", s.policy.MaxCalls), "commit or abort the session, or open one with a higher max_calls")
 	}
 	approve, err := m.admit(c, nil)
+	if err == nil {
+		err = m.forked.noStub(s.policy.Actions[c.Action].Step, c.Action, identity)
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -473,29 +476,26 @@ func (n *node) differs(c saga.CallAction, once bool) *Refusal {
 	return nil
 }
 
-// decideApproval lets a call wait until a person approves its request. Exactly that request is sent
-// then, whatever its templates would give later.
+// decideApproval lets a step wait until a person approves its request, or its event. Exactly that
+// request is sent then, whatever its templates would give later.
 func (m *Machine) decideApproval(n *node) []Decision {
+	if body, ok := n.step.Body.(saga.Announce); ok {
+		kind, data, to, err := body.Announce(m.env(n))
+		if err != nil {
+			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+		a := m.approvalOf(n, nil, nil, map[string]any{"type": kind, "data": saga.Visible(data), "to": to})
+		return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.IntentData{Awaited: &saga.Awaited{Approval: a}}}}}
+	}
 	request, key, input, err := m.render(n, n.forward.generation, journal.Do)
 	if err != nil {
 		return m.refuse(n, asFailure("request", err))
 	}
 	d := saga.IntentData{Request: request, RequestHash: request.Hash()}
-	asks := "Step " + n.path + ": may the model call "
-	var last *shownAsk
-	if s := m.session; s != nil {
-		asks, last = "Session "+s.policy.Name+": may the agent call ", s.asks.last()
-	} else {
+	if m.session == nil {
 		d.Input = input
 	}
-	a := &saga.ApprovalData{Title: asks + n.step.Use.String() + "?",
-		Shown: saga.Encode(struct {
-			Action  string    `json:"action"`
-			Input   any       `json:"input"`
-			Request any       `json:"request"`
-			LastAsk *shownAsk `json:"last_ask,omitempty"`
-		}{n.step.Use.String(), saga.Visible(input), saga.Visible(saga.Encode(request)), last})}
-	a.ShownHash = a.Hash(m.started.SHA256)
+	a := m.approvalOf(n, input, request, nil)
 	d.Awaited = &saga.Awaited{Approval: a}
 	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Key: key, Data: d}}}
 }
@@ -554,6 +554,10 @@ func (m *Machine) validateUndoCall(path string) *Refusal {
 		return nothing("the session has no call "+path+" that was sent", "")
 	case n.answerer() != n:
 		return nothing("a person has said that call "+path+" is the same as "+n.answerer().path, "undo that call")
+	case n.taken != nil && n.taken.stays:
+		return nothing("call "+path+" belongs to session "+n.taken.by.String()+", of which this one is a fork", "undo it there")
+	case n.stubbed:
+		return nothing("call "+path+" has a stub for its outcome, so nothing was done", "")
 	case n.forward.state != done:
 		return nothing("call "+path+" has not succeeded", "a call in doubt is settled first; a call that failed has no effect")
 	case n.compensation.state != ready || m.undoes(n):
@@ -566,7 +570,7 @@ func (m *Machine) validateUndoCall(path string) *Refusal {
 
 // canUndo reports whether the call can be undone once it has succeeded.
 func (n *node) canUndo() bool {
-	return n.step.Compensate != nil && n.step.Compensate.Applies(journal.Succeeded)
+	return n.step.Compensate != nil && n.step.Compensate.Applies(journal.Succeeded) && !n.stubbed && !(n.taken != nil && n.taken.stays)
 }
 
 func (m *Machine) applyUndoCall(path string) error {
@@ -663,7 +667,10 @@ func (m *Machine) applyCall(r journal.Record, d *saga.CalledData) error {
 	step.ID = path
 	n := m.addStep(&step)
 	n.in.index = len(s.calls)
-	n.forward.actionInput, n.approval, n.life = d.Input, d.Approve, d.Life
+	n.forward.actionInput, n.approval, n.life = d.Input, d.Approve || n.approval, d.Life
+	if m.forked != nil {
+		n.identity = d.Identity
+	}
 	s.counts[d.Action]++
 	s.calls = append(s.calls, n)
 	s.identities[d.Identity] = append(same, n)

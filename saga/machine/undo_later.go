@@ -287,7 +287,7 @@ func (m *Machine) StepKind(path string, way journal.Way) string {
 func BeginUndo(m *Machine, records []journal.Record, o StartOptions) saga.StartedData {
 	d := m.started
 	d.UndoOf, d.Origin = m.id.String(), records
-	d.RetryFrom, d.Reused = "", nil
+	d.RetryFrom, d.Reused, d.Fork = "", nil, nil
 	d.Actor, d.Reason, d.Labels = o.Actor, o.Reason, m.labels
 	d.Budget, d.RetryOf, d.Parent, d.Traceparent = nil, "", nil, ""
 	if p, ok := saga.ParseTraceparent(o.Traceparent); ok {

@@ -34,13 +34,18 @@ type View struct {
 	RetryOf    string                 `json:"retry_of,omitempty"`
 	RetryFrom  string                 `json:"retry_from,omitempty"` // the step of RetryOf; "": the first one
 	UndoOf     string                 `json:"undo_of,omitempty"`    // the saga that it undoes
-	WakeAt     *saga.Time             `json:"wake_at,omitempty"`
-	CreatedAt  saga.Time              `json:"created_at"`
-	UpdatedAt  saga.Time              `json:"updated_at"`
-	EndedAt    *saga.Time             `json:"ended_at,omitempty"`
-	Seq        int64                  `json:"seq"`
-	TraceID    string                 `json:"trace_id,omitempty"` // absent in lists
-	Archived   *Archived              `json:"archived,omitempty"` // nil: it is in the database
+	ForkedFrom string                 `json:"forked_from,omitempty"`
+	// ForkedAt is the seq of the record of ForkedFrom after which the fork goes on; absent in
+	// lists.
+	ForkedAt  int64        `json:"forked_at,omitempty"`
+	Effects   saga.Effects `json:"effects,omitempty"` // of a fork; absent in lists
+	WakeAt    *saga.Time   `json:"wake_at,omitempty"`
+	CreatedAt saga.Time    `json:"created_at"`
+	UpdatedAt saga.Time    `json:"updated_at"`
+	EndedAt   *saga.Time   `json:"ended_at,omitempty"`
+	Seq       int64        `json:"seq"`
+	TraceID   string       `json:"trace_id,omitempty"` // absent in lists
+	Archived  *Archived    `json:"archived,omitempty"` // nil: it is in the database
 }
 
 // Archived says where a saga is that has left the database.
@@ -61,6 +66,9 @@ func (m *Machine) View() View {
 	}
 	if p := m.started.Parent; p != nil {
 		v.Parent = p.Saga
+	}
+	if f := m.forked; f != nil {
+		v.ForkedFrom, v.ForkedAt, v.Effects = f.of.String(), f.at, f.effects
 	}
 	if f := m.finished; f != nil {
 		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &saga.Time{Time: m.at}
@@ -266,6 +274,8 @@ type StepView struct {
 	Cost     string            `json:"cost"`
 	// ReusedFrom is the saga whose outcome it is, if this saga did not run the step itself.
 	ReusedFrom string `json:"reused_from,omitempty"`
+	// Stubbed says, in a fork, that the outcome is a stub, or the output was replaced by one.
+	Stubbed bool `json:"stubbed,omitempty"`
 }
 
 // Steps returns every step of the definition, in its order, including steps that were not reached.
@@ -333,6 +343,7 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 		if n.taken != nil {
 			v.ReusedFrom = n.taken.by.String()
 		}
+		v.Stubbed = n.stubbed
 		if n.forward.state != done {
 			v.Error = n.forward.failure
 		}

@@ -211,7 +211,7 @@ func read(records []journal.Record) (*recording, error) {
 	if r.started.Session != nil {
 		return nil, ErrSession
 	}
-	if r.started.UndoOf != "" || r.started.RetryFrom != "" {
+	if r.started.UndoOf != "" || r.started.RetryFrom != "" || r.started.Fork != nil {
 		return nil, ErrContinues
 	}
 	r.first = &records[0]

@@ -22,6 +22,7 @@ type Sessions struct {
 	List    ListSessions `cmd:"" help:"List sessions, newest first."`
 	Show    ShowSession  `cmd:"" help:"Show a session and its calls."`
 	Abort   AbortSession `cmd:"" help:"Abort a session: undo its calls."`
+	Fork    Fork         `cmd:"" help:"Open a session that begins as another one was after one of its records."`
 	Compare Compare      `cmd:"" help:"Say how two sessions differ, call by call."`
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -119,6 +120,9 @@ func printView(a *cli.App, v machine.View) {
 		of += ", from step " + v.RetryFrom
 	}
 	line("retry of", of)
+	if v.ForkedFrom != "" {
+		line("fork of", fmt.Sprintf("%s, after its record %d (effects: %s)", v.ForkedFrom, v.ForkedAt, v.Effects))
+	}
 	line("parent", v.Parent)
 	line("input", string(v.Input))
 	line("output", string(v.Output))
@@ -137,6 +141,9 @@ func (c *Show) steps(a *cli.App, cl *Client) error {
 		}
 		if s.Error != nil {
 			last = s.Error.Error()
+		}
+		if s.Stubbed {
+			last = strings.TrimSpace(last + " (a stub)")
 		}
 		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), strconv.Itoa(len(s.Attempts)), s.Key, last})
 	}

@@ -196,7 +196,7 @@ type agentProcess struct {
 func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
-	a := &agent{s: s, policy: policy, abort: rng.IntN(5) == 0, forgets: rng.IntN(3) == 0, given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string), rivals: newRivals()}
+	a := (&agent{s: s, policy: policy, abort: rng.IntN(5) == 0, forgets: rng.IntN(3) == 0}).again()
 	asks := rng.IntN(5) < 2 // before each of its calls
 	for i := range 1 + rng.IntN(4) {
 		if asks {
@@ -230,6 +230,12 @@ func (s *sim) open(i int, start Agent) {
 		s.agents[id] = a
 		a.begin("")
 	})
+}
+
+// again returns an agent with the same program, which has done nothing yet.
+func (a *agent) again() *agent {
+	return &agent{s: a.s, policy: a.policy, plan: a.plan, abort: a.abort, forgets: a.forgets,
+		given: make(map[string]string), first: make(map[string]string), index: ask.NewIndex(), heard: make(map[string]string), rivals: newRivals()}
 }
 
 // policyTask returns a random part of a program.

@@ -115,6 +115,7 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *machine.Machi
 	s.checkSession(h.ID, m.Definition(), records)
 	s.checkApprovals(h.ID, starter(records), records)
 	s.checkSignals(m.Definition(), h.ID, records)
+	s.checkFork(h, records)
 	return m
 }
 
@@ -190,7 +191,11 @@ func (s *sim) checkPivot(id uuid.UUID, def *saga.Definition, records []journal.R
 		switch r.Kind {
 		case journal.Outcome:
 			step := def.Step(r.Path)
-			pivoted = pivoted || step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded
+			if step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded {
+				var d saga.OutcomeData
+				mustRead(r, &d)
+				pivoted = pivoted || !d.Stubbed
+			}
 		case journal.Compensating:
 			var d saga.CompensatingData
 			mustRead(r, &d)

@@ -133,7 +133,7 @@ func (s *sim) checkApprovals(id uuid.UUID, starter string, records []journal.Rec
 func (s *sim) checkSignals(def *saga.Definition, id uuid.UUID, records []journal.Record) {
 	kept := make(map[string]int) // by payload
 	messages := make(map[string]bool)
-	for _, r := range records {
+	for _, r := range slices.Concat(inherited(records), records) {
 		switch r.Kind {
 		case journal.Signalled:
 			var d saga.SignalData

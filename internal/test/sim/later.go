@@ -73,7 +73,12 @@ func (s *sim) undo() {
 
 // meddle sends a command to the saga that undoes another one, if there is one.
 func (s *sim) meddle(random aside, of uuid.UUID) {
-	if by, err := s.store.SagaByKey(ctx, journal.UndoKey(of)); err == nil && by.EndedAt.IsZero() {
+	s.meddleWith(random, journal.UndoKey(of))
+}
+
+// meddleWith sends a command to the saga that was started with a key, if there is one.
+func (s *sim) meddleWith(random aside, key string) {
+	if by, err := s.store.SagaByKey(ctx, key); err == nil && by.EndedAt.IsZero() {
 		s.send(by.ID, commands[random.IntN(len(commands))])
 	}
 }

@@ -172,9 +172,10 @@ func (p *agentProcess) hear(t *modelTask, prompt *ask.Prompt, try int, path stri
 	case before != found.Output.Answer:
 		s.violate(a.session, "27: %s answers a question that had another answer in an earlier life", path)
 	}
-	said := s.world.answers[idempotency.Key(a.session, path, journal.Do, 0)]
+	asked := s.askedBy(a.session, path)
+	said := s.world.answers[idempotency.Key(asked, path, journal.Do, 0)]
 	content := s.content(a.session, found.Output.Answer)
-	if content != said {
+	if content != said && !(content == "" && s.contentLost(a.session)) {
 		s.violate(a.session, "27: the answer to %s is %q, and the provider's was %q", path, content, said)
 	}
 	if !strings.HasPrefix(content, early) {
@@ -256,6 +257,9 @@ func (s *sim) content(session uuid.UUID, hash string) string {
 		panic(err)
 	}
 	if len(blobs) == 0 {
+		if h, err := s.store.Saga(ctx, session); err == nil && !h.ForkedFrom.IsNil() {
+			return s.content(h.ForkedFrom, hash) // the contents with which a fork begins stay its original's
+		}
 		return ""
 	}
 	content, err := ask.Unpack(blobs[0])
@@ -372,16 +376,22 @@ func (s *sim) checkModels(id uuid.UUID, records []journal.Record) {
 	index := ask.NewIndex()
 	var paths []string
 	said := make(map[string]bool) // the orders in tool calls
+	lost := s.contentLost(id)
 	for i := range records {
 		if err := index.Add(&records[i]); err != nil {
 			panic(err)
+		}
+		for _, r := range inherited(records[i : i+1]) {
+			if found := index.At(r.Path); found != nil && found.Output != nil {
+				said[toolCall(s.content(id, found.Output.Answer))] = true
+			}
 		}
 		if found := index.At(records[i].Path); found != nil && records[i].Kind == journal.Called {
 			paths = append(paths, found.Path)
 		} else if found != nil && found.Output != nil {
 			said[toolCall(s.content(id, found.Output.Answer))] = true
 		}
-		if order := orderOf(records[i]); strings.HasPrefix(order, toolOrder) && !said[order] {
+		if order := orderOf(records[i]); strings.HasPrefix(order, toolOrder) && !said[order] && !lost {
 			s.violate(id, "27: %s was called as a model said in an answer that was not in the journal", records[i].Path)
 		}
 	}
@@ -391,7 +401,7 @@ func (s *sim) checkModels(id uuid.UUID, records []journal.Record) {
 			s.violate(id, "27: the question %s was sent %d times", path, n)
 		}
 		body, err := found.Question.Assemble(s.contents(id))
-		if err != nil || len(body) == 0 {
+		if (err != nil || len(body) == 0) && !lost {
 			s.violate(id, "27: the contents of the question %s are not stored: %v", path, err)
 		}
 	}

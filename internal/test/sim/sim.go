@@ -50,7 +50,7 @@ const (
 	faulty     = 30 * time.Second // how long faults strike
 	patience   = time.Hour        // how long after healing until every saga must have ended
 	nodes      = 3
-	most       = 200_000 // the most events of a run; without a bug, no seed has reached it
+	most       = 400_000 // the most events of a run; without a bug, no seed has reached it
 	lanes      = 2       // per node
 )
 
@@ -156,6 +156,7 @@ func play(sc Script, d dice, o Options) Result {
 	s.load(sc)
 	s.gather()
 	s.retry()
+	s.forks()
 	s.undo()
 	s.expire()
 	s.run(faulty)

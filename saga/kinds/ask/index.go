@@ -40,9 +40,25 @@ func NewIndex() *Index {
 		nodes: make(map[string]string), rests: make(map[string]bool), responses: make(map[string]bool)}
 }
 
-// Add adds a record, if it belongs to a request to a model.
+// Add adds a record, if it belongs to a request to a model. A fork begins with the requests of its
+// original that had an answer.
 func (x *Index) Add(r *journal.Record) error {
 	switch r.Kind {
+	case journal.Started:
+		d, _ := history.DataOf[saga.StartedData](r)
+		if d.Fork == nil {
+			return nil
+		}
+		for i := range d.Origin {
+			if err := x.Add(&d.Origin[i]); err != nil {
+				return err
+			}
+		}
+		for _, a := range x.all { // any order
+			if !a.Ended {
+				a.Ended, a.Failure = true, &saga.OutcomeData{}
+			}
+		}
 	case journal.Called:
 		d, ok := history.DataOf[saga.CalledData](r)
 		if !ok || d.What != saga.ModelAsk {
