@@ -84,7 +84,7 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 	}
 	a.Headers, a.Body = result.Headers, result.Body
 	if s.Request.Task != nil || s.Request.Child != nil {
-		a.Report = &saga.Report{Cost: d.Cost}
+		a.Report = &saga.Report{Cost: d.Cost, InDoubt: rec.Class == journal.InDoubt}
 	}
 	return a, true
 }
