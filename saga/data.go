@@ -186,6 +186,9 @@ type OutcomeData struct {
 	Compensate *OwnUndo `json:"compensate,omitempty"`
 	// Hint replaces that of the request, which was not known when the intent was written.
 	Hint Hint `json:"hint,omitempty"`
+	// Changed says where the output of a step that was read again (fresh_for) differs from the one
+	// before; "": it does not.
+	Changed string `json:"changed,omitempty"`
 	// Stubbed says, in a fork, that the outcome is a stub: nothing was done.
 	Stubbed bool `json:"stubbed,omitempty"`
 }
@@ -205,12 +208,16 @@ type DecidedData struct {
 
 // WokeData is the data of `woke`.
 type WokeData struct {
-	Timer string `json:"timer"` // backoff, sleep, verify, hold, timeout
+	Timer string `json:"timer"` // backoff, sleep, verify, hold, fresh_for, timeout
 	Due   Time   `json:"due"`
 }
 
 // TimerHold is the timer of a step that is held (on_error: hold) and tries again.
 const TimerHold = "hold"
+
+// TimerFresh is the timer of a step whose answer has become older than its fresh_for while a
+// request that depends on it was to be sent.
+const TimerFresh = "fresh_for"
 
 // CompensatingData is the data of `compensating`: the plan, which does not change afterwards.
 type CompensatingData struct {
@@ -231,7 +238,7 @@ type FinishedData struct {
 
 // Reason is why a saga did not reach its goal.
 type Reason struct {
-	Code   string `json:"code"` // step_failed, cancelled, timeout, budget_exhausted, rejected, operator
+	Code   string `json:"code"` // step_failed, cancelled, timeout, budget_exhausted, rejected, stale, operator
 	Step   string `json:"step,omitempty"`
 	Error  string `json:"error,omitempty"` // the code of the step's error: http_402, or the author's expect.error
 	Title  string `json:"title"`
@@ -337,8 +344,10 @@ type CoveredUndo struct {
 
 // Stale says why an approval that was decided is asked again.
 type Stale struct {
-	Step   string `json:"step"` // the path of the step whose request differs
+	Step   string `json:"step"` // the path of the step whose request differs, or whose answer has changed
 	Detail string `json:"detail"`
+	// Answer says that it is the step's answer that has changed (fresh_for), not its request.
+	Answer bool `json:"answer,omitempty"`
 }
 
 // SignalData is the data of `signalled`.

@@ -42,10 +42,13 @@ type Definition struct {
 	Decides map[string]bool
 	// Reads has the ids of the steps whose results a step's templates and conditions read, by the
 	// step's id. Those of its compensation are not among them, those of the steps in it are.
-	Reads    map[string][]string
-	Triggers []*Trigger     // events and schedules that start its sagas
-	VarsUsed []string       // names of vars that expressions read, sorted; a start pins their values
-	Pins     map[string]int // versions of the actions that steps use without naming a version
+	Reads map[string][]string
+	// FreshUses has the ids of the steps with FreshFor whose answers a step of the top level uses,
+	// directly or through other steps, in the definition's order, by the step's id.
+	FreshUses map[string][]string
+	Triggers  []*Trigger     // events and schedules that start its sagas
+	VarsUsed  []string       // names of vars that expressions read, sorted; a start pins their values
+	Pins      map[string]int // versions of the actions that steps use without naming a version
 
 	Runs     []Mention // the definitions that its steps run, as written: name, or name@v3
 	Mentions []Mention // where the document, or an action that it uses, names each of Secrets
@@ -161,6 +164,14 @@ type Step struct {
 	Covers    []string
 	CoveredBy []string
 
+	// FreshFor is the age from which the answer of a read is too old for a request that depends on
+	// it; 0: any age will do. OnChange says what follows when it is read again and has changed.
+	FreshFor time.Duration
+	OnChange OnChange
+	// FreshReads has the ids of the steps with FreshFor on which the request of this step depends,
+	// in the definition's order: they are read again before it is sent, if they are too old.
+	FreshReads []string
+
 	Compensate     *Compensation // nil: none declared
 	NoCompensation bool          // `compensate: none` was written
 }
@@ -229,6 +240,15 @@ type Verify struct {
 	Output *expr.Template // the step's output if found; nil: the body
 	After  time.Duration  // how long after the attempt's timeout its request may still arrive
 }
+
+// OnChange says what follows when the answer of a read with fresh_for has changed.
+type OnChange string
+
+// The values of on_change.
+const (
+	ChangeFails OnChange = "fail" // the saga fails, and undoes what was done
+	ChangeAsks  OnChange = "ask"  // the approval that stands between is asked again
+)
 
 // Order moves a compensation to the beginning or the end of the reverse order.
 type Order string

@@ -161,6 +161,7 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.Stubbed {
 		b = strconv.AppendBool(field(b, "stubbed"), true)
 	}
+	b = textField(b, "changed", d.Changed)
 	return object(b, 0)
 }
 

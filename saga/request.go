@@ -58,7 +58,7 @@ type ToolRequest struct {
 	Tool      string            `json:"tool"`
 	Arguments json.RawMessage   `json:"arguments,omitempty"`
 	Meta      map[string]string `json:"_meta,omitempty"`     // has the idempotency key as KeyMeta
-	MustRead  bool              `json:"must_read,omitempty"` // it is sent only if the tool is read-only: a status check
+	MustRead  bool              `json:"must_read,omitempty"` // it is sent only if the tool is read-only
 	// Hint is what the server said about the tool when the intent was written. Without it, a second
 	// call may have a second effect.
 	Hint Hint `json:"hint,omitempty"`

@@ -244,3 +244,28 @@ steps:
 	x.post(to, a.hidden(to)...).want(303)
 	x.becomes(id, saga.Succeeded)
 }
+
+// An approval that is asked again because an answer has changed says so, also if it covers nothing.
+func TestApprovalAskedForAnAnswer(t *testing.T) {
+	x := newSite(t)
+	x.publish(`saga: aging
+steps:
+  - {id: look, http: "GET ${vars.things}/x", expect: {status: [404, 410]}, output: {status: "${result.status}"}, fresh_for: 1s, on_change: ask}
+  - {id: ok, approval: {title: "Create it after ${steps.look.output.status}?"}}
+  - {id: nap, sleep: 1s}
+  - {id: make, http: "POST ${vars.things}", body: {}, in_doubt: retry}
+`)
+	id := x.start("aging", "null")
+	x.until("the approval is asked for", func() bool { return len(x.saga(id).Open) > 0 })
+	first := x.saga(id).Open[0]
+	if err := x.world.AddFault(world.Rule{Match: world.Match{Method: "GET", PathPrefix: "/things"}, Do: world.Do{Before: world.FaultStatus, Status: 410}}); err != nil {
+		t.Fatal(err)
+	}
+	to := "/sagas/" + id + "/steps/ok/approve"
+	a := x.page("/sagas/" + id).want(200).lacks("Asked again.")
+	x.post(to, a.hidden(to)...).want(303)
+	x.until("it is asked again", func() bool { open := x.saga(id).Open; return len(open) > 0 && open[0] != first })
+	a = x.page("/sagas/"+id).want(200).has("Asked again.", "The answer of step <code>look</code> has changed since this was decided", "it differs at /status", "Create it after 410?")
+	x.post(to, a.hidden(to)...).want(303)
+	x.becomes(id, saga.Succeeded)
+}

@@ -84,11 +84,14 @@ func roundBetween(t *sagaState, path string, from, to int64) bool {
 		}
 		switch d := t.data[i].(type) {
 		case *saga.OutcomeData:
+			if d.Changed != "" {
+				return true // steps that use the answer run again
+			}
 			hold = hold || r.Path == path && d.Next == saga.NextHold
 		case *saga.DecidedData:
 			hold = hold || r.Path == path && d.Next == saga.NextHold
 		case *saga.WokeData:
-			if r.Path == path && d.Timer == saga.TimerHold {
+			if r.Path == path && (d.Timer == saga.TimerHold || d.Timer == saga.TimerFresh) {
 				return true
 			}
 		case *saga.CommandData:

@@ -265,6 +265,29 @@ var bad = []struct {
 		edit(t, record(t, s, journal.Intent, "ok", 0), func(d *saga.IntentData) { d.Awaited.Approval.Covers[1].Key = "k" })
 		reseal(s)
 	}},
+	{"a request on an answer that is too old", 33, "aging", func(t *testing.T, s *invariant.Saga, _ *good) {
+		first := record(t, s, journal.Outcome, "count", 1).Seq
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Path == "count" && r.Seq > first })
+		reseal(s)
+	}},
+	{"a request while the answer is read again", 33, "aging", func(t *testing.T, s *invariant.Saga, _ *good) {
+		second := record(t, s, journal.Outcome, "count", 2).Seq
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Seq == second })
+		reseal(s)
+	}},
+	{"a request on an answer that has changed, and nobody was asked", 33, "aging", func(t *testing.T, s *invariant.Saga, _ *good) {
+		second := record(t, s, journal.Outcome, "count", 2).Seq
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Path == "ok" && r.Seq > second })
+		reseal(s)
+	}},
+	{"read again before it is too old", 13, "aging", func(t *testing.T, s *invariant.Saga, _ *good) {
+		for i, r := range s.Records {
+			if r.Kind == journal.Woke && r.Path == "count" {
+				edit(t, &s.Records[i], func(d *saga.WokeData) { d.Due.Time = d.Due.Add(-time.Second) })
+			}
+		}
+		reseal(s)
+	}},
 	{"over budget", 15, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
 		edit(t, record(t, s, journal.Intent, "flight", 1), func(d *saga.IntentData) { d.Reserve = "1.01" })
 		reseal(s)

@@ -201,6 +201,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.tokens(t)
 	c.approvals(t)
 	c.covered(t)
+	c.fresh(t)
 	if t.Definition != nil {
 		c.forward(t)
 		c.attempts(t)

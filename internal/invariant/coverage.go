@@ -61,6 +61,7 @@ var needs = map[int]struct{ must, also []need }{
 	30: {must: []need{anchored}},
 	31: {also: []need{definition, effects}},
 	32: {also: []need{definition}},
+	33: {must: []need{definition}},
 	34: {also: []need{definition, effects}},
 }
 

@@ -78,6 +78,7 @@ var Names = map[int]string{
 	30: "no record was changed or removed after it was anchored",
 	31: "a saga that goes on from another one is the only one, and repeats neither an outcome that it takes over nor an effect that remains",
 	32: "a request that an approval covers leaves only as it was shown, and approved",
+	33: "a request that depends on a read with fresh_for leaves only on a fresh answer and, after a change, only if it is approved",
 	34: "a fork sends and undoes nothing of its original, and nothing that has an effect before a person has approved it",
 }
 

@@ -192,6 +192,18 @@ steps:
   - {id: mail, http: "POST http://world/mail/send", body: {to: x}, in_doubt: retry}
 `
 
+// aging reads how many charges there are under a key, and makes one. Then the answer is too old,
+// and has changed.
+const aging = `
+saga: aging
+steps:
+  - {id: count, http: "GET http://world/pay/charges?idempotency_key=k-${saga.id}", output: {n: "${result.body.count}"}, fresh_for: 10s, on_change: ask}
+  - {id: first, http: "POST http://world/pay/charges", body: {amount: 1}, idempotency: {key: "k-${saga.id}"}, in_doubt: retry}
+  - {id: ok, approval: {title: "Charge after ${steps.count.output.n}?"}}
+  - {id: nap, sleep: 10s}
+  - {id: charge, http: "POST http://world/pay/charges", body: {amount: "${steps.count.output.n + 1}"}, in_doubt: ask}
+`
+
 // payUnderNewKey approves, and retries what is held under a new key.
 func payUnderNewKey(e saga.Entry) saga.Command {
 	if e.Kind == saga.InboxExhausted {
@@ -362,6 +374,7 @@ var games = map[string]func(*testing.T) good{
 	"covered": func(t *testing.T) good {
 		return script(t, covering, storytest.Script{Person: payUnderNewKey}, []world.Rule{fault("/pay", 1, world.Do{Before: world.FaultStatus, Status: 402})})
 	},
+	"aging":    func(t *testing.T) good { return script(t, aging, storytest.Script{Person: approve}, nil) },
 	"guarded":  playGuard,
 	"compared": playCompared,
 	"duplicated": func(t *testing.T) good {
@@ -371,7 +384,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "covered": saga.Succeeded, "guarded": saga.Compensated, "compared": saga.Compensated, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "session": saga.Succeeded, "own": saga.Failed, "covered": saga.Succeeded, "aging": saga.Succeeded, "guarded": saga.Compensated, "compared": saga.Compensated, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

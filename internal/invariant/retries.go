@@ -90,7 +90,7 @@ func (c *sagaCheck) goes(t *sagaState) {
 		if !t.reuses(n.path) || len(n.do) == 0 {
 			continue
 		}
-		if was == nil || !doubtful(was) {
+		if (was == nil || !doubtful(was)) && !t.rereads(n.path, n.do[0].record.Seq) {
 			c.say(31, n.do[0].record.Seq, "it sends step %s, whose outcome it has taken over from saga %s", n.path, o.ID)
 		}
 	}

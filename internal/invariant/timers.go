@@ -146,6 +146,9 @@ func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set 
 	switch d.Timer {
 	case saga.TimerLost:
 		at = lostTimer
+	case saga.TimerFresh:
+		c.stale(t, r, d)
+		return
 	case saga.TimerLease, saga.TimerDetach: // the store's task has the end of the lease
 		t.awaitProcess(set, r)
 		return

@@ -48,7 +48,10 @@ func (t *Teller) awaits(path string, d *saga.IntentData) []Line {
 	text := "waits for the signal " + d.Awaited.Signal
 	if a := d.Awaited.Approval; a != nil {
 		text = "asks: " + Short(a.Title, 110)
-		if a.Stale != nil {
+		switch {
+		case a.Stale != nil && a.Stale.Answer:
+			text = "asks again, because the answer of " + Short(a.Stale.Step, 60) + " has changed: " + Short(a.Title, 110)
+		case a.Stale != nil:
 			text = "asks again, because the request of " + Short(a.Stale.Step, 60) + " is another one: " + Short(a.Title, 110)
 		}
 	}
@@ -104,7 +107,11 @@ func (t *Teller) outcome(e *history.Event, d *saga.OutcomeData) []Line {
 		}
 		return t.one("↺", e.Path, text+t.how(e, d), Back)
 	case e.Class == journal.Succeeded:
-		return t.one("✓", e.Path, strings.TrimLeft(result(d.Output)+t.how(e, d), " "), Good)
+		text := strings.TrimLeft(result(d.Output)+t.how(e, d), " ")
+		if d.Changed != "" {
+			text += "; the answer has changed: " + Short(d.Changed, 110)
+		}
+		return t.one("✓", e.Path, text, Good)
 	}
 	mark, tone := "✗", Bad
 	if e.Class == journal.InDoubt {

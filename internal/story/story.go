@@ -150,7 +150,8 @@ func (t *Teller) woke(e *history.Event, d *saga.WokeData) []Line {
 		return t.one("✗", "", "the saga's timeout has passed", Bad)
 	}
 	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "time to check the remote service", saga.TimerHold: "the hold is over: tries again",
-		"approval": "nobody has decided in time", "signal": "no signal has come in time"}[d.Timer]
+		saga.TimerFresh: "its answer is older than fresh_for: reads again",
+		"approval":      "nobody has decided in time", "signal": "no signal has come in time"}[d.Timer]
 	if what == "" {
 		what = d.Timer + " is due"
 	}

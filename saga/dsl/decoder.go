@@ -37,6 +37,10 @@ func (d *Decoder) InAction() bool { return contains(d.keys, "action") }
 // InCheck reports whether the step is a status check, which must have no effect.
 func (d *Decoder) InCheck() bool { return contains(d.keys, "found") }
 
+// Reads reports whether the step must have no effect, because it is a status check or is read again
+// later (fresh_for).
+func (d *Decoder) Reads() bool { return d.InCheck() || d.step.Get("fresh_for") != nil }
+
 // Fail reports an error at n.
 func (d *Decoder) Fail(n *Node, code, format string, args ...any) {
 	d.p.fail(n, code, fmt.Sprintf(format, args...))

@@ -312,6 +312,10 @@ func TestWarnings(t *testing.T) {
 		{"what a loop has given", step("b", `foreach: "${input.lines}", steps: [{id: m, `+llm+`}]`) + step("a", put+`, body: "${steps.b.output}"`), []string{fed}},
 		{"the rounds before", step("b", `repeat: {max: 3}, steps: [{id: a, `+put+`, body: "${history}", compensate: none}, {id: m, `+llm+`}]`), []string{fed}},
 		{"in a compensation", step("m", llm) + step("a", put+`, compensate: {http: "DELETE https://a.example/${steps.m.output.text}"}`), nil},
+		{"fresh for nothing", step("a", get+", fresh_for: 1m") + step("b", "set: 1"), []string{"fresh-for-unused a"}},
+		{"fresh for what follows the pivot", step("b", put+", pivot: true") + step("a", get+", fresh_for: 1m") + step("c", put+`, body: "${steps.a.output}"`), []string{"fresh-for-unused a"}},
+		{"fresh for a write", step("a", get+", fresh_for: 1m") + step("b", put+`, body: "${steps.a.output}"`), nil},
+		{"fresh for what it allows", step("a", get+", fresh_for: 1m, expect: {that: result.body.ok}") + step("b", put), nil},
 		{"compensation in finally", step("a", get) + "finally:\n" + step("b", put+", "+undo), []string{"dead-compensation b"}},
 	}
 	for _, tt := range tests {

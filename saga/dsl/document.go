@@ -44,6 +44,7 @@ func (p *parser) document(root *Node) {
 	top := &scope{ids: map[string]bool{}}
 	if n := root.Get("steps"); n != nil {
 		p.def.Steps = p.steps(n, top)
+		p.freshness()
 	}
 	if n := root.Get("output"); n != nil {
 		p.def.Output = p.template(n, top, Plain)

@@ -108,6 +108,7 @@ func definitions(kinds []Kind) map[string]any {
 		"steps": map[string]any{"type": "array", "minItems": 1, "items": ref("step")},
 		"step": withKind(kinds, []string{"id"}, merged(shared, map[string]any{
 			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue", "hold"), "hold_for": ref("duration"),
+			"fresh_for": ref("duration"), "on_change": words("fail", "ask"),
 			"pivot": kindOf("boolean"), "compensate": anyOf(words("none"), ref("compensation"))})),
 		"compensation": withKind(kinds, nil, merged(shared, map[string]any{
 			"on": listOr(words("succeeded", "in_doubt")), "order": words("first", "reverse", "last"), "in_doubt": words("retry", "ask"), "undo_within": ref("duration")})),

@@ -60,6 +60,7 @@ type parser struct {
 	taken    map[string]*Node // the ids of the steps parsed so far
 	nodes    map[*saga.Step]*Node
 	covers   map[*saga.Step][]*Node // the names of the steps that an approval covers
+	fresh    []*saga.Step           // the steps with fresh_for
 	loops    map[string]string      // for parsed steps inside loops: the loop's id
 	secrets  []string
 	input    *expr.Type

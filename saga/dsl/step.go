@@ -11,7 +11,7 @@ import (
 
 // stepKeys are the keys that every step has.
 var stepKeys = []string{"id", "when", "output", "expect", "retry", "timeout", "deadline", "cost", "idempotency",
-	"in_doubt", "key_window", "on_error", "hold_for", "pivot", "compensate"}
+	"in_doubt", "key_window", "on_error", "hold_for", "fresh_for", "on_change", "pivot", "compensate"}
 
 // callKeys are the keys that only say something about a request.
 var callKeys = []string{"expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window"}
@@ -127,6 +127,7 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("pivot"); v != nil && p.boolean(v) {
 		p.setPivot(v, s, step)
 	}
+	p.freshFor(n, s, step)
 	if u, ok := step.Body.(Undoes); ok {
 		step.Compensate = u.Undo()
 		step.Compensate.ID = step.ID

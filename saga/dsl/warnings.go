@@ -20,6 +20,7 @@ func (p *parser) warn() {
 		return
 	}
 	w.list(p.def.Steps, ahead{}, false, false)
+	w.unusedFresh()
 	w.final(p.def.Finally)
 }
 

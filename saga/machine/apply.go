@@ -129,6 +129,9 @@ func (m *Machine) applyStep(r journal.Record) error {
 		return err
 	}
 	m.touch(n, r.Seq)
+	if s == &n.forward {
+		n.redo = false
+	}
 	switch r.Kind {
 	case journal.Intent:
 		err = m.applyIntent(n, s, r)
@@ -142,7 +145,7 @@ func (m *Machine) applyStep(r journal.Record) error {
 	if err != nil {
 		return err
 	}
-	m.advance(n, s)
+	m.advance(n, s, r)
 	return nil
 }
 
@@ -164,7 +167,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 			}
 			ev = evAskAgain
 		}
-		n.awaited = d.Awaited
+		n.awaited, n.stale = d.Awaited, nil
 		if d.Request != nil { // of an agent's call: it is sent once it is approved
 			s.request, s.hash, s.key = d.Request, d.RequestHash, r.Key
 			if d.Input != nil {
@@ -260,7 +263,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		s.doubt = false
 	}
 	if s != &n.statusCheck && ev == evDone && r.Way != journal.Undo {
-		n.output = d.Output
+		m.answered(n, d.Output)
 		m.consumeSignal(n)
 	}
 	if d.RetryState != nil && ev == evRetry { // the next request differs, so it must not have the old key
@@ -339,7 +342,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 }
 
 // advance moves the groups to their next steps when a step has ended.
-func (m *Machine) advance(n *node, s *track) {
+func (m *Machine) advance(n *node, s *track, r journal.Record) {
 	if !s.state.ended() || s == &n.statusCheck {
 		return
 	}
@@ -360,6 +363,7 @@ func (m *Machine) advance(n *node, s *track) {
 		m.pivoted = true
 	}
 	if n.passed {
+		m.rereadOver(n, r)
 		return
 	}
 	n.passed = true
@@ -405,9 +409,12 @@ func (m *Machine) applyWoke(r journal.Record) error {
 		}
 		return nil
 	}
-	_, s, err := m.trackOf(r.Path, r.Way)
-	if err != nil {
+	n, s, err := m.trackOf(r.Path, r.Way)
+	switch {
+	case err != nil:
 		return err
+	case s == &n.forward && s.state == done && n.step.FreshFor > 0 && n.in == m.forward:
+		return m.readAgain(n, r)
 	}
 	if s.state == exhausted {
 		s.again(false)
@@ -424,6 +431,7 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 		return fmt.Errorf("%w: undoing has begun before", ErrImpossible)
 	}
 	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
+	m.forward.rereads = nil
 	m.origin.compensating(d)
 	if m.session != nil {
 		m.session.undos = nil // the plan has those that have not ended

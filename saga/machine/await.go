@@ -19,7 +19,7 @@ const codeRejected = "rejected"
 
 // decideAwait begins a wait for a message.
 func (m *Machine) decideAwait(n *node, body saga.Await, env *env) []Decision {
-	d, err := m.ask(n, body, env, nil)
+	d, err := m.ask(n, body, env, n.stale)
 	if err != nil {
 		return m.refuse(n, asFailure(n.step.Kind, err))
 	}
@@ -67,7 +67,10 @@ func (m *Machine) escalateApproval(n *node, a *saga.ApprovalData) []Decision {
 		starter = name + ", who started the saga"
 	}
 	e.Shown, e.ShownHash, e.Approvers, e.Form, e.Covers, e.Stale = a.Shown, a.ShownHash, a.Approvers, a.Form, a.Covers, a.Stale
-	if a.Stale != nil {
+	switch {
+	case a.Stale != nil && a.Stale.Answer:
+		e.Detail = "It is asked again: the answer of step " + a.Stale.Step + " has changed since it was decided, " + a.Stale.Detail + ". " + e.Detail
+	case a.Stale != nil:
 		e.Detail = "It is asked again: the request of step " + a.Stale.Step + " is not the one that was approved, " + a.Stale.Detail + ". " + e.Detail
 	}
 	if a.FourEyes {
@@ -180,7 +183,7 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 		n.forward.class = journal.Refused
 	}
 	n.output = saga.Encode(given)
-	m.advance(n, &n.forward)
+	m.advance(n, &n.forward, r)
 	return nil
 }
 
@@ -260,6 +263,10 @@ func (m *Machine) settles(n *node) bool {
 
 // announce ends a step. Its events are stored together with its outcome.
 func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
+	before, wait := m.freshen(n, journal.Do)
+	if wait {
+		return before
+	}
 	kind, data, to, err := body.Announce(env)
 	if err != nil {
 		return m.refuse(n, asFailure(n.step.Kind, err))
@@ -272,5 +279,5 @@ func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
 	for _, sink := range to {
 		w.Events = append(w.Events, journal.Event{ID: id, Saga: m.id, Sink: sink, Data: event})
 	}
-	return []Decision{w}
+	return append(before, w)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -28,6 +29,7 @@ type group struct {
 	next    int
 	cur     *node   // the step at next; nil if the group is over
 	waiting *node   // while an approval is asked again: the step whose request waits for it
+	rereads []*node // of the top level: steps that are read again, while a request waits for them
 	owner   *node   // the block around it; nil at the top level
 	broken  *node   // the step whose failure ended the group
 	final   bool    // it belongs to the definition's `finally`
@@ -50,6 +52,11 @@ func (g *group) over() bool {
 func (g *group) walk(visit func(*node) bool) bool {
 	if g.session != nil {
 		return g.session.walk(visit)
+	}
+	for _, n := range g.rereads {
+		if !n.forward.state.ended() && !visit(n) {
+			return false
+		}
 	}
 	switch {
 	case g.cur == nil:
@@ -81,7 +88,14 @@ type node struct {
 	output       json.RawMessage
 	taken        *taken // nil: this saga has reached it itself
 	passed       bool   // its group has moved on or has ended
-	abandoned    bool   // a block around it failed while it was running
+	abandoned    bool   // a block around it failed while it was running; or its answer has changed
+	// reread is the answer of a step that was read again, and difference says where it differs from
+	// output. redo says that the step runs again, and stale, for an approval, why.
+	reread     json.RawMessage
+	answeredAt time.Time // while it is read again: the time of the answer before
+	difference string
+	redo       bool
+	stale      *saga.Stale
 	// override replaces output in the compensation's templates, if an operator set it.
 	override json.RawMessage
 	// child is the last saga that the step started; the nil UUID: none.
@@ -147,6 +161,10 @@ func (m *Machine) enter(g *group) {
 		return
 	}
 	step := g.steps[g.next]
+	if n := m.steps[step.ID]; n != nil && g == m.forward { // it runs again
+		g.cur = n
+		return
+	}
 	g.cur = m.next(g, step)
 	if g.owner != nil || g.call != nil {
 		if m.due == nil {

@@ -388,7 +388,8 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 		s.allowed = s.state != awaitingCredentials && s.state != exhausted // these say nothing about a doubt
 		ev = evAgain
 	case "succeeded":
-		ev, s.doubt, n.output = evResolve, false, d.Output
+		ev, s.doubt = evResolve, false
+		m.answered(n, d.Output)
 		m.settleCost(s, true)
 	case "compensated":
 		m.settleCost(s, s.doubt)
@@ -416,7 +417,7 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
-	m.advance(n, s)
+	m.advance(n, s, r)
 	return nil
 }
 

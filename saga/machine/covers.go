@@ -82,7 +82,7 @@ func (m *Machine) ahead(n *node, id string) *node {
 // cover renders a step that the approval n covers, as it would run now.
 func (m *Machine) cover(n, c *node) saga.Covered {
 	s := saga.Covered{Path: c.path, Kind: c.step.Kind, Use: c.step.Use.String()}
-	if c.first == 0 && c.step.When != nil {
+	if (c.first == 0 || c.redo) && c.step.When != nil {
 		env := m.env(c)
 		env.before = n
 		yes, err := c.step.When.Bool(env)

@@ -99,7 +99,7 @@ func (m *Machine) decide() []Decision {
 	case m.forward.over():
 		return m.decideEnd(saga.Succeeded)
 	}
-	ds := m.decideGroup(m.forward)
+	ds := m.decideForward()
 	if m.def.Timeout > 0 && !m.pivoted && !m.pivotInFlight() {
 		if m.timeout == nil {
 			m.timeout = wake("", "", "timeout", m.created.Add(m.def.Timeout))
@@ -107,6 +107,20 @@ func (m *Machine) decide() []Decision {
 		ds = append(ds, m.timeout...)
 	}
 	return ds
+}
+
+// decideForward decides the steps that are read again, and the step of the top level.
+func (m *Machine) decideForward() []Decision {
+	var ds []Decision
+	for _, n := range m.forward.rereads {
+		if n.forward.state.ended() {
+			continue
+		}
+		if ds = append(ds, m.decideStep(n)...); decides(ds) {
+			return ds
+		}
+	}
+	return append(ds, m.decideGroup(m.forward)...)
 }
 
 // pivotInFlight reports whether the pivot may be taking effect: its intent is appended and it has
@@ -150,7 +164,7 @@ func (m *Machine) decideStep(n *node) []Decision {
 
 func (m *Machine) decideReady(n *node) []Decision {
 	env := m.env(n)
-	if n.first == 0 && n.step.When != nil {
+	if (n.first == 0 || n.redo) && n.step.When != nil {
 		yes, err := n.step.When.Bool(env)
 		if m.outline != nil && errors.Is(err, expr.ErrUnknown) {
 			m.outline.when[n.path] = strings.TrimSpace(n.step.When.Source())
@@ -224,6 +238,10 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) {
 		return m.windowOver(n, way)
 	}
+	before, wait := m.freshen(n, way)
+	if wait {
+		return before
+	}
 	if m.short && way == journal.Do && mayCost(step) {
 		return nil // an earlier attempt waits for money
 	}
@@ -267,7 +285,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	r := Draft{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: d}
 	_, lives := step.Body.(saga.Spawner)
 	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Trace: &m.trace, Lives: lives}
-	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
+	return append(before, Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)})
 }
 
 // until returns the time after which a resend is no longer safe. It is zero if no earlier attempt

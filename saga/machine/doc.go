@@ -27,7 +27,8 @@ A machine decides, and its caller acts. [Machine.Decide] returns what to do next
   - A [Dispatch] is a record and a request: append the record, an intent, and commit it; then send
     the request, once.
   - A [Write] is a record to append. Nothing is sent.
-  - A [WakeAt] is a time, and the record to append when it has come.
+  - A [WakeAt] is a time, and the record to append when it has come. If it has come already, append
+    it before anything else: it may say that a request which is decided, too, must not leave yet.
   - An [Escalate] is an inbox entry: a person has to act, for example to resolve a doubt.
 
 Records in decisions are drafts. [Machine.Append] gives a [Draft] its number, its time and its hash,
@@ -122,6 +123,11 @@ the doubt is resolved.
 
 A step may be the pivot: after it has succeeded, the saga is not undone. A later step that fails
 waits for a person instead.
+
+# Fresh answers
+
+An answer that was read long ago may no longer be true. Before a request that depends on it leaves, a step with fresh_for is
+read again: its track goes back from done to ready. The comment in fresh.go explains what follows if the answer has changed.
 
 # Undoing
 

@@ -124,6 +124,20 @@ func (m *Machine) startOver(g *group) {
 		m.callsOver(g.session)
 		return
 	}
+	for _, n := range g.rereads { // the fork reads them again if it needs them
+		if n.forward.state != done || n.difference != "" {
+			n.forward.state, n.forward.sinceAt = done, n.answeredAt
+		}
+		n.reread, n.difference = nil, ""
+	}
+	g.rereads = nil
+	if g == m.forward {
+		for _, s := range g.steps { // those that were to run again
+			if n := m.steps[s.ID]; n != nil && n != g.cur && n != g.waiting && n.forward.state == ready {
+				m.forget(n)
+			}
+		}
+	}
 	if n := g.waiting; n != nil {
 		m.forget(n)
 		g.waiting = m.next(g, n.step)

@@ -44,6 +44,9 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a sag
 	default:
 		class = t.forward()
 		t.hold()
+		if class == journal.Succeeded {
+			t.d.Changed = m.changed(n, t.d.Output)
+		}
 	}
 	d := Draft{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: t.d}
 	if k, ok := step.Body.(saga.Keeper); ok && class == journal.Succeeded {

@@ -109,6 +109,31 @@ finally:
       - {id: two, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
 `
 
+const freshness = `
+saga: freshness
+timeout: 5h
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/a", body: {n: "${input.n}"}, compensate: {http: "DELETE http://w/a/${output.id}"}}
+  - {id: look, http: "GET http://w/look", fresh_for: 20s, on_change: ask, on_error: hold, hold_for: 10s}
+  - {id: rate, http: "GET http://w/rate", fresh_for: 1m, output: "${result.body.cost ?? 0}"}
+  - {id: price, set: "${steps.look.output.ok ?? false}"}
+  - {id: more, when: steps.price.output, http: "GET http://w/more?ok=${steps.price.output}", fresh_for: 30s}
+  - {id: no, when: "input.n == 4 && !steps.price.output", fail: not today}
+  - {id: ok, approval: {title: "Go on with ${steps.price.output}?", covers: [b]}, timeout: 1h, on_timeout: approve}
+  - {id: b, http: "POST http://w/b", body: {ok: "${steps.price.output}"}, retry: 2, on_error: hold, hold_for: 10m, compensate: {http: "DELETE http://w/b/${steps.price.output}?key=${key}"}}
+  - id: both
+    parallel:
+      - {id: c, http: "PUT http://w/c", body: {rate: "${steps.rate.output}"}, retry: 2, compensate: {http: "DELETE http://w/c/${output.id}"}}
+      - {id: nap, sleep: 30s}
+      - {id: d, http: "PUT http://w/d", body: {more: "${steps.more.output}"}, retry: 2, compensate: {http: "DELETE http://w/d/${output.id}"}}
+  - {id: said, emit: order.packed, to: [bus], data: {by: "${steps.ok.output.by}"}}
+  - {id: pay, http: "POST http://w/pay", body: {rate: "${steps.rate.output}"}, in_doubt: ask, pivot: true}
+  - {id: ship, http: "POST http://w/ship", body: {}, retry: 2}
+finally:
+  - {id: tell, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
+`
+
 var answers = []string{
 	`200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`,
 	`200 {"id":"x","ok":true,"found":true}`,
@@ -127,7 +152,7 @@ var orders = []saga.Command{
 // Whatever the world and people do, the journal stays one that replays; every
 // prefix decides the same at once as one by one; and the promises hold.
 func TestAnyHistory(t *testing.T) {
-	for _, src := range []string{everything, nested} {
+	for _, src := range []string{everything, nested, freshness} {
 		def, errs := dsl.Parse("definition", []byte(src), dsl.Options{Kinds: kinds.All()})
 		if errs != nil {
 			t.Fatal(errs)

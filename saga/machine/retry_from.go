@@ -24,6 +24,7 @@ import (
 type taken struct {
 	by      uuid.UUID
 	created time.Time // when that saga was started
+	again   bool      // this saga has run it again (fresh_for), so only the namespace of its keys is the other's
 	stays   bool      // the effect stays that saga's, because this one is a fork of it
 }
 
@@ -62,6 +63,7 @@ func (m *Machine) take(was *Machine, n *node) {
 	if n.taken == nil {
 		n.taken = &taken{by: was.id, created: was.created}
 	}
+	n.taken.again = false
 	if n.in == was.forward {
 		n.in = m.forward
 	}
@@ -77,10 +79,25 @@ func (m *Machine) take(was *Machine, n *node) {
 	}
 }
 
-// pass moves the group of the top level past the steps that were taken over.
+// runsHere notes that this saga runs a step again, also if it had taken over its outcome.
+func (n *node) runsHere() {
+	switch {
+	case n.taken != nil && n.taken.stays: // nothing of the original is repeated: it has no effect
+		n.taken = nil
+	case n.taken != nil:
+		n.taken.again = true
+	}
+}
+
+// pass moves the group of the top level past the steps that were taken over, and past those that
+// have ended and do not run again.
 func (m *Machine) pass() {
 	g := m.forward
-	for g.session == nil && !g.over() && m.taken[g.steps[g.next].ID] {
+	for g.session == nil && !g.over() {
+		id := g.steps[g.next].ID
+		if n := m.steps[id]; !m.taken[id] && (n == nil || !n.passed) {
+			return
+		}
 		g.next++
 	}
 }

@@ -30,9 +30,10 @@ import (
 //
 // A line of the script is `<path> <do|undo|query>: <answer>`, used up by the next request of that
 // path, or `order: {…}`, given when the saga waits for nobody else; in it $shown is the hash that
-// the first approval in the inbox shows. An answer is a status and a body, or a transport code such
-// as `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After, or `hint=read_only`
-// for what an MCP server says. Without a line the answer is 200 {}.
+// the first approval in the inbox shows, or `pass 1h`: the time that passes before the next line.
+// An answer is a status and a body, or a transport code such as `timeout` (sent), `refused` (not
+// sent), with `after=5s` for Retry-After, or `hint=read_only` for what an MCP server says. Without
+// a line the answer is 200 {}.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -241,6 +242,14 @@ func (p *player) step() bool {
 	if len(p.script) > 0 && strings.HasPrefix(p.script[0], "order:") {
 		p.order(strings.TrimPrefix(p.script[0], "order:"))
 		p.script = p.script[1:]
+		return true
+	}
+	if rest, ok := strings.CutPrefix(strings.Join(p.script[:min(1, len(p.script))], ""), "pass "); ok {
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.now, p.script = p.now.Add(d), p.script[1:]
 		return true
 	}
 	if len(p.script) > 0 && p.script[0] == "wait" && wake != nil {

@@ -147,7 +147,7 @@ func (m *Machine) applyRepeat(n *node, d saga.CommandData, r journal.Record) err
 		if err := m.move(&n.forward, evSkipByPerson, r); err != nil {
 			return err
 		}
-		m.advance(n, &n.forward)
+		m.advance(n, &n.forward, r)
 		return nil
 	}
 	return fmt.Errorf("%w: outcome %q", saga.ErrUnreadable, d.Outcome)

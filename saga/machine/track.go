@@ -55,8 +55,9 @@ const (
 	evWoke             event = "woke"
 	evEnter            event = "enter"
 	evAwait            event = "await"
-	evAskAgain         event = "ask_again" // an approval whose covered request differs
-	evApprove          event = "approve"   // a person: a session's call may be sent
+	evAskAgain         event = "ask_again"  // an approval whose covered request differs
+	evReadAgain        event = "read_again" // a read whose answer is too old (fresh_for)
+	evApprove          event = "approve"    // a person: a session's call may be sent
 	evResemble         event = "resemble"
 	evSkip             event = "skip"
 	evDone             event = "done"
@@ -106,7 +107,7 @@ var transitions = map[state]map[event]state{
 	},
 	// The compensation of such a step needs its output.
 	doubted: {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking},
-	done:    {evAskAgain: awaiting}, // an approval
+	done:    {evAskAgain: awaiting, evReadAgain: ready}, // an approval, a read
 }
 
 // nextEvent maps the Next of an outcome to the event it is.

@@ -181,6 +181,9 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 	}
 	switch n.forward.state {
 	case ready:
+		if n.redo {
+			return Pending
+		}
 		if n.forward.doubt {
 			return StepInDoubt
 		}
@@ -340,7 +343,7 @@ func (l *lister) step(s *saga.Step, path string, left bool) *node {
 	}
 	if n != nil {
 		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.forward.key
-		if n.taken != nil {
+		if n.taken != nil && !n.taken.again {
 			v.ReusedFrom = n.taken.by.String()
 		}
 		v.Stubbed = n.stubbed

@@ -159,6 +159,8 @@ func (r *run) write(d machine.Draft) error {
 				return err
 			}
 		}
+	case saga.WokeData: // the time had come before the saga was at this point
+		r.fired(timer{d.Path, d.Way, data.Timer})
 	case saga.OutcomeData:
 		if data.Event != nil {
 			r.emitted[d.Path] = true
@@ -250,10 +252,15 @@ func timerOf(w *machine.WakeAt) timer {
 	return t
 }
 
-func (r *run) wake(w *machine.WakeAt) error {
-	if key := timerOf(w); len(r.rec.timers[key]) > 0 {
+// fired uses up the journal's record of a timer, if there is one.
+func (r *run) fired(key timer) {
+	if len(r.rec.timers[key]) > 0 {
 		r.rec.timers[key] = r.rec.timers[key][1:]
 	}
+}
+
+func (r *run) wake(w *machine.WakeAt) error {
+	r.fired(timerOf(w))
 	if w.At.After(r.now) {
 		r.now = w.At
 	}

@@ -99,7 +99,10 @@ func showRequest(a *cli.App, e InboxEntry) {
 	if len(e.Shown) > 0 {
 		a.Printf("  %s\n", indented(e.Shown))
 	}
-	if e.Stale != nil {
+	switch {
+	case e.Stale != nil && e.Stale.Answer:
+		a.Printf("  asked again: the answer of step %s has changed since it was decided, %s\n", story.Short(e.Stale.Step, 400), story.Short(e.Stale.Detail, 400))
+	case e.Stale != nil:
 		a.Printf("  asked again: step %s would send another request than the approved one, %s\n", story.Short(e.Stale.Step, 400), story.Short(e.Stale.Detail, 400))
 	}
 	for _, s := range e.Covers {

@@ -134,6 +134,11 @@ func (pl *player) step() bool {
 	if len(ds) == 0 {
 		return false
 	}
+	if w, ok := ds[0].(machine.WakeAt); ok && len(ds) > 1 && w.At.After(pl.now) {
+		if d, ok := w.Woke.Data.(saga.WokeData); ok && d.Timer == saga.TimerFresh {
+			ds = ds[1:] // the request is in time
+		}
+	}
 	switch d := ds[0].(type) {
 	case machine.Write:
 		pl.add(d.Record)

@@ -38,6 +38,25 @@ var returns = []play{
 	{name: "nobody decides", example: "return", guarded: true, input: returning(50001), edit: []string{"timeout: 48h", "timeout: 2s"},
 		status: "compensated", reason: "rejected big_refund rejected", events: []string{"com.shop.return.compensated"},
 		check: func(s *scene, _ *client.Saga, _ *fetcher) { s.ops("stock expect, stock forget") }},
+	{name: "it takes long, and the order is read again", example: "return", guarded: true, input: returning(50001), edit: []string{"fresh_for: 1h", "fresh_for: 1s", "timeout: 48h", "timeout: 2s", "on_timeout: reject", "on_timeout: approve"},
+		status: "succeeded", effect: returned, events: []string{"com.shop.return.succeeded"},
+		check: func(s *scene, v *client.Saga, _ *fetcher) {
+			var journal struct{ Data []struct{ Kind, Path string } }
+			s.get("/v1/sagas/"+v.ID+"/journal?limit=1000", &journal)
+			read := 0
+			for _, r := range journal.Data {
+				if r.Kind == "intent" && r.Path == "validate" {
+					read++
+				}
+			}
+			if read < 2 {
+				s.t.Errorf("the order was read %d times", read)
+			}
+		}},
+	{name: "it is no longer returnable when it is read again", example: "return", guarded: true, input: returning(50001), edit: []string{"fresh_for: 1h", "fresh_for: 1s", "timeout: 48h", "timeout: 2s", "on_timeout: reject", "on_timeout: approve"},
+		faults: []world.Rule{{Match: world.Match{PathPrefix: "/orders"}, Skip: 1, Do: world.Do{Before: world.FaultStatus, Status: 410}}},
+		status: "compensated", reason: "step_failed validate http_410", events: []string{"com.shop.return.compensated"},
+		check: func(s *scene, _ *client.Saga, _ *fetcher) { s.ops("stock expect, stock forget") }},
 	{name: "not returnable", example: "return", guarded: true, input: map[string]any{"order_id": "final-1", "sku": "s-1", "reason": "r", "amount": 1, "email": "ada@example.com"},
 		status: "compensated", reason: "step_failed validate not_returnable", events: []string{"com.shop.return.compensated"}},
 	{name: "the refund's answer is lost", example: "return", guarded: true, input: returning(1999), faults: []world.Rule{onPath("/pay/refunds", 1, world.Do{After: world.FaultDrop})},

@@ -107,9 +107,6 @@ func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
 	if err != nil {
 		panic(err)
 	}
-	if len(list) == 0 {
-		return false
-	}
 	must, _ := s.expectedNotices(id, list)
 	var d saga.StartedData
 	mustRead(list[0], &d)

@@ -346,6 +346,32 @@ steps:
   - {id: e, mcp: {server: w, tool: plain}, timeout: 1s, in_doubt: {verify: {http: "GET http://w/status/plain?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/plain?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
   - {id: no, when: input.n % 3 == 0, fail: "at the end"}
 `, `
+saga: fresh
+input: {n: integer}
+timeout: 150s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: quote, http: "GET http://w/price/${input.n}", fresh_for: 5s, on_change: ask, timeout: 1s, retry: {initial: 100ms}}
+  - {id: rate, http: "GET http://w/price/rate", fresh_for: 20s, timeout: 1s, on_error: hold, hold_for: 2s, retry: {initial: 100ms}}
+  - {id: price, set: "${steps.quote.output.price}"}
+  - {id: look, when: steps.price.output % 2 == 0, http: "GET http://w/look?price=${steps.price.output}", timeout: 1s, retry: {initial: 100ms}}
+  - {id: dear, when: steps.price.output > 6, fail: "too dear"}
+  - {id: ok, approval: {title: "Pay ${steps.price.output}?", approvers: [ops], covers: [b]}, timeout: 30s, on_timeout: approve}
+  - {id: nap, sleep: 1s}
+  - {id: b, http: "POST http://w/do/b", body: {price: "${steps.price.output}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, on_error: hold, hold_for: 6s, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: c, http: "POST http://w/do/c", body: {rate: "${steps.rate.output.price}"}, timeout: 1s, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: each
+        foreach: [1, 2]
+        steps:
+          - {id: rest, sleep: 3s}
+          - {id: ship, task: ship, input: {rate: "${steps.rate.output.price}"}, heartbeat: 1s, timeout: 4s, in_doubt: ask, retry: {initial: 100ms, attempts: 2}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+      - {id: e, http: "POST http://w/do/e", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/e/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: said, emit: order.fresh, to: [log], data: {rate: "${steps.rate.output.price}"}}
+  - {id: pay, http: "POST http://w/do/pay", body: {rate: "${steps.rate.output.price}"}, timeout: 1s, retry: {initial: 100ms, attempts: 4}, in_doubt: ask, pivot: true}
+  - {id: f, http: "POST http://w/do/f", body: {rate: "${steps.rate.output.price}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
+`, `
 saga: family
 input: {n: integer}
 timeout: 120s
@@ -422,7 +448,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled"}
+	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled", "fresh"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

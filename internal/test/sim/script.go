@@ -79,6 +79,7 @@ const (
 	AnswerCut                   // the effect happens, but the response is cut
 	StatusDown                  // the status endpoint responds 404, which says nothing about the effect
 	BusinessRefuses             // a step is refused, whatever is retried
+	PriceMoves                  // a read that has to be fresh gives another answer from now on
 	UndoRefused                 // a compensation is refused this time
 	TasksUnknown                // tasks are claimed, but the response is lost
 	WorkerDies                  // a worker dies with its tasks
@@ -124,7 +125,7 @@ var faults = [numKinds]struct {
 	RequestUnsent: {"request-unsent", 30}, RequestLost: {"request-lost", 30}, RequestLate: {"request-late", 15},
 	WorldDrops: {"world-drops", 40}, World503: {"world-503", 40}, World429: {"world-429", 40}, World401: {"world-401", 80}, WorldTwice: {"world-twice", 40},
 	AnswerLost: {"answer-lost", 12}, Answer500: {"answer-500", 30}, AnswerCut: {"answer-cut", 40},
-	StatusDown: {"status-down", 15}, BusinessRefuses: {"business-refuses", 25}, UndoRefused: {"undo-refused", 20},
+	StatusDown: {"status-down", 15}, BusinessRefuses: {"business-refuses", 25}, UndoRefused: {"undo-refused", 20}, PriceMoves: {"price-moves", 4},
 	TasksUnknown: {"tasks-unknown", 10}, WorkerDies: {"worker-dies", 12}, WorkerSlow: {"worker-slow", 12}, BeatLost: {"beat-lost", 8},
 	WordLost: {"word-lost", 12}, WordUnknown: {"word-unknown", 12}, WordTwice: {"word-twice", 12}, WorkFails: {"work-fails", 10}, ReapLost: {"reap-lost", 6},
 	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5}, Relabelled: {"relabelled", 3},

@@ -42,6 +42,7 @@ type theWorld struct {
 	billed  map[string]int    // requests to models, by key
 	barred  map[string]bool   // keys that were undone before their effect
 	refuse  map[string]bool   // keys that the service refuses for business reasons, each time
+	prices  map[string]int    // the answers of reads that have to be fresh, by path
 	n       int
 }
 
@@ -53,7 +54,7 @@ type stored struct {
 
 func newWorld(s *sim, o Options) *theWorld {
 	return &theWorld{s: s, o: o, answers: make(map[string]string), billed: make(map[string]int), keys: make(map[string]*stored), made: make(map[string]string), byKey: make(map[string][]string), undone: make(map[string]bool),
-		barred: make(map[string]bool), refuse: make(map[string]bool)}
+		barred: make(map[string]bool), refuse: make(map[string]bool), prices: make(map[string]int)}
 }
 
 func (w *theWorld) entry(e world.Entry) {
@@ -136,6 +137,12 @@ func (w *theWorld) process(u *url.URL, send machine.Send, took time.Duration) sa
 }
 
 func (w *theWorld) status(u *url.URL) saga.Answer {
+	if strings.HasPrefix(u.Path, "/price/") {
+		if w.s.fault(PriceMoves, u.Path) {
+			w.prices[u.Path]++
+		}
+		return reply(200, `{"price":`+strconv.Itoa(w.prices[u.Path])+`}`)
+	}
 	if !strings.HasPrefix(u.Path, "/status/") {
 		return reply(200, `{}`)
 	}

@@ -23,7 +23,7 @@ type Result struct {
 // the call was not sent.
 const (
 	CodeToolMissing  = "mcp_tool_missing" // the server has no such tool
-	CodeToolWrites   = "mcp_tool_writes"  // a status check must not call it
+	CodeToolWrites   = "mcp_tool_writes"  // a status check, or a step with fresh_for, must not call it
 	CodeUnauthorized = "mcp_unauthorized" // the server rejects the credentials
 	CodeNotReady     = "mcp_not_ready"    // the server is away, or does not speak the protocol
 
@@ -139,7 +139,7 @@ func (r *Result) text() string {
 var titles = map[string]string{
 	saga.CodeServerMissing: "the configuration has no such MCP server",
 	CodeToolMissing:        "the MCP server has no such tool",
-	CodeToolWrites:         "a status check calls read-only tools only",
+	CodeToolWrites:         "a status check, or a step with fresh_for, calls read-only tools only",
 	CodeUnauthorized:       "the MCP server rejects the credentials",
 	CodeNotReady:           "the MCP server is not ready",
 	CodeRefused:            "the MCP server refuses the call",

@@ -57,7 +57,7 @@ func Kind(servers []string) dsl.Kind {
 type Body struct {
 	server, tool string
 	arguments    *expr.Template // nil: none
-	reads        bool           // it is a status check, which calls read-only tools only
+	reads        bool           // it calls read-only tools only: a status check, or a step with fresh_for
 }
 
 var (
@@ -72,7 +72,7 @@ func decode(d *dsl.Decoder, servers []string) saga.Body {
 	if !d.Known(own, Name, "server", "tool", "arguments") && own.Form != dsl.Map {
 		return nil
 	}
-	b := &Body{reads: d.InCheck()}
+	b := &Body{reads: d.Reads()}
 	if n := own.Get("server"); n == nil {
 		d.Fail(own, "missing_key", "mcp needs the name of a server, which the configuration has under mcp")
 	} else if name, ok := d.Str(n, "the name of a server"); ok {
@@ -113,7 +113,8 @@ func checkServer(d *dsl.Decoder, n *dsl.Node, name string, servers []string) {
 }
 
 // ReadOnly implements saga.Call. What a tool does is known only when the server has said it, so a
-// step counts as a write. A status check refuses tools that are not read-only.
+// step counts as a write. A status check, and a step that is read again later, refuse tools that
+// are not read-only.
 func (b *Body) ReadOnly() bool { return b.reads }
 
 // CarriesKey implements dsl.KeyCarrier.
