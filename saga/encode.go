@@ -158,10 +158,10 @@ func (d OutcomeData) encode() json.RawMessage {
 		b = append(field(b, "compensate"), Encode(d.Compensate)...)
 	}
 	b = textField(b, "hint", string(d.Hint))
+	b = textField(b, "changed", d.Changed)
 	if d.Stubbed {
 		b = strconv.AppendBool(field(b, "stubbed"), true)
 	}
-	b = textField(b, "changed", d.Changed)
 	return object(b, 0)
 }
 
