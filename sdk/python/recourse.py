@@ -28,8 +28,8 @@ Failure = TypedDict("Failure", {
     "code": str, "title": str, "detail": str,
 }, total=False)
 Reason = TypedDict("Reason", {
-    "code": Literal["step_failed", "cancelled", "timeout", "budget_exhausted", "rejected", "operator"], "step": str, "error": str, "title": str,
-    "detail": str,
+    "code": Literal["step_failed", "cancelled", "timeout", "budget_exhausted", "rejected", "stale", "operator"], "step": str, "error": str,
+    "title": str, "detail": str,
 }, total=False)
 Residue = TypedDict("Residue", {
     "path": str, "why": str,

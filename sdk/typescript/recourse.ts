@@ -14,8 +14,8 @@ export interface Failure {
   code: string; title: string; detail?: string;
 }
 export interface Reason {
-  code: 'step_failed' | 'cancelled' | 'timeout' | 'budget_exhausted' | 'rejected' | 'operator'; step?: string; error?: string; title: string;
-  detail?: string;
+  code: 'step_failed' | 'cancelled' | 'timeout' | 'budget_exhausted' | 'rejected' | 'stale' | 'operator'; step?: string; error?: string;
+  title: string; detail?: string;
 }
 export interface Residue {
   path: string; why: string;
