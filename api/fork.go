@@ -27,8 +27,7 @@ func (s *server) fork(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	f, wait := o.fork(), s.preferWait(c)
-	budget, reason := o.budget(), o.reason(false)
+	f, budget, reason := o.fork(), o.budget(), o.reason(false)
 	if len(o.wrong) > 0 {
 		return fail("invalid_fork", "%s", o.wrong[0].Detail).with(o.wrong...)
 	}
@@ -39,19 +38,9 @@ func (s *server) fork(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := s.body(c)
-	if err != nil {
+	b, done, err := s.follows(c, l)
+	if done || err != nil {
 		return err
-	}
-	b := beginning{hash: fingerprint(c, body), def: l.def, wait: wait}
-	if b.key, err = idempotencyKey(c); err != nil {
-		return err
-	}
-	if head, err := s.byKey(c.Request().Context(), b); err != nil || head != nil {
-		if err != nil {
-			return err
-		}
-		return s.answerStart(c, found(head.ID), true, b.wait)
 	}
 	switch {
 	case l.m.TurnedBack() && !l.ended():
@@ -81,7 +70,7 @@ func (s *server) fork(c echo.Context) error {
 		return err
 	}
 	defer begun.Stop()
-	return s.answerStart(c, begun, replayed, wait)
+	return s.answerStart(c, begun, replayed, b.wait)
 }
 
 // fork reads how a fork differs from its original.

@@ -64,19 +64,9 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	case cmd.Path != "":
 		return s.retryFrom(c, l, cmd)
 	}
-	body, err := s.body(c)
-	if err != nil {
+	b, done, err := s.follows(c, l)
+	if done || err != nil {
 		return err
-	}
-	b := beginning{hash: fingerprint(c, body), def: l.def, wait: s.preferWait(c)}
-	if b.key, err = idempotencyKey(c); err != nil {
-		return err
-	}
-	if head, err := s.byKey(c.Request().Context(), b); err != nil || head != nil {
-		if err != nil {
-			return err
-		}
-		return s.answerStart(c, found(head.ID), true, b.wait)
 	}
 	started, err := history.Started(l.records)
 	if err != nil {
@@ -91,6 +81,24 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	}
 	defer begun.Stop()
 	return s.answerStart(c, begun, replayed, b.wait)
+}
+
+// follows returns the beginning of the saga that a request starts because of l. done is true if the
+// request was answered: a saga was started with its Idempotency-Key before.
+func (s *server) follows(c echo.Context, l *live) (b beginning, done bool, _ error) {
+	body, err := s.body(c)
+	if err != nil {
+		return b, false, err
+	}
+	b = beginning{hash: fingerprint(c, body), def: l.def, wait: s.preferWait(c)}
+	if b.key, err = idempotencyKey(c); err != nil {
+		return b, false, err
+	}
+	head, err := s.byKey(c.Request().Context(), b)
+	if err != nil || head == nil {
+		return b, false, err
+	}
+	return b, true, s.answerStart(c, found(head.ID), true, b.wait)
 }
 
 // budget returns the budget of a retry: the saga's budget at its end, nil for none.

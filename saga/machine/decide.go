@@ -631,7 +631,7 @@ func (n *node) effect() (journal.Class, bool) {
 	switch {
 	case n.compensation.state == done: // an operator resolved it as undone
 		return "", false
-	case n.taken != nil && n.taken.stays, n.stubbed:
+	case n.stays(), n.stubbed:
 		return "", false
 	case n.own != nil && n.own.data.Effect == saga.NoEffect:
 		return "", false

@@ -118,6 +118,9 @@ func (n *node) leave(was *Machine) {
 	}
 }
 
+// stays reports whether the step's effect stays that of the saga which this one is a fork of.
+func (n *node) stays() bool { return n.taken != nil && n.taken.stays }
+
 // startOver lets the group's steps begin again that had no outcome.
 func (m *Machine) startOver(g *group) {
 	if g.session != nil {
@@ -319,8 +322,8 @@ func (m *Machine) BeginFork(f ForkOptions, records []journal.Record, o StartOpti
 	if f.Input == nil {
 		d.Input = json.RawMessage(slices.Clone(m.started.Input))
 	}
-	wrong = append(wrong, m.wrongFork(&f, records)...)
-	if len(wrong) > 0 {
+	was, more := m.wrongFork(&f, records)
+	if wrong = append(wrong, more...); len(wrong) > 0 {
 		return d, "", wrong
 	}
 	d.Fork = &saga.ForkData{Of: m.id.String(), Effects: f.Effects, Stubs: f.Stubs}
@@ -328,12 +331,8 @@ func (m *Machine) BeginFork(f ForkOptions, records []journal.Record, o StartOpti
 	if f.Effects == saga.StubEffects {
 		d.Fork.Stubs = m.recordedStubs(f, records)
 	}
-	fork := New(m.def, uuid.Nil)
-	if _, err := fork.Append(fork.Start(d), m.at, ""); err != nil {
-		return d, "", []saga.Finding{{Pointer: "/at", Code: "bad_fork", Detail: err.Error()}}
-	}
 	for _, name := range slices.Sorted(maps.Keys(f.Stubs)) {
-		n, stub := fork.steps[name], f.Stubs[name]
+		n, stub := was.steps[name], f.Stubs[name]
 		switch {
 		case n == nil || n.forward.state != done:
 		case stub.Error != nil:
@@ -348,24 +347,27 @@ func (m *Machine) BeginFork(f ForkOptions, records []journal.Record, o StartOpti
 	return d, unique, wrong
 }
 
-// wrongFork completes the options, and returns what is wrong with them.
-func (m *Machine) wrongFork(f *ForkOptions, records []journal.Record) (wrong []saga.Finding) {
-	last := LastFork(m.def, m.id, records)
+// wrongFork completes the options. It returns the machine of the original at the record after which
+// the fork begins, and what is wrong.
+func (m *Machine) wrongFork(f *ForkOptions, records []journal.Record) (was *Machine, wrong []saga.Finding) {
 	if f.At == 0 {
-		f.At = last
+		f.At = LastFork(m.def, m.id, records)
 	}
 	say := func(at, code, format string, args ...any) {
 		wrong = append(wrong, saga.Finding{Pointer: at, Code: code, Detail: fmt.Sprintf(format, args...)})
 	}
-	switch was, err := Replay(m.def, m.id, records[:min(max(f.At, 0), int64(len(records)))]); {
-	case last == 0:
-		say("/at", "bad_fork", "no fork of this saga is possible: %s", m.whyNoFork())
-	case err != nil:
+	was, err := Replay(m.def, m.id, records[:min(max(f.At, 0), int64(len(records)))])
+	if err != nil {
 		say("/at", "bad_fork", "%v", err)
-	case f.At < 1 || f.At > int64(len(records)):
-		say("/at", "bad_fork", "the saga has no record %d: a fork begins after one of its records 1 to %d", f.At, last)
-	case was.whyNoFork() != "":
-		say("/at", "bad_fork", "%s at record %d: a fork begins after one of its records 1 to %d", was.whyNoFork(), f.At, last)
+	} else if why := was.whyNoFork(); why != "" || f.At > int64(len(records)) {
+		switch last := LastFork(m.def, m.id, records); {
+		case last == 0:
+			say("/at", "bad_fork", "no fork of this saga is possible: %s", m.whyNoFork())
+		case f.At < 1 || f.At > int64(len(records)):
+			say("/at", "bad_fork", "the saga has no record %d: a fork begins after one of its records 1 to %d", f.At, last)
+		default:
+			say("/at", "bad_fork", "%s at record %d: a fork begins after one of its records 1 to %d", why, f.At, last)
+		}
 	}
 	switch f.Effects {
 	case "":
@@ -388,7 +390,7 @@ func (m *Machine) wrongFork(f *ForkOptions, records []journal.Record) (wrong []s
 			say(at, "unknown_step", "the definition has no step %s", strconv.Quote(name))
 		}
 	}
-	return wrong
+	return was, wrong
 }
 
 // recordedStubs returns the given stubs, and the outcomes that the original's steps have had after

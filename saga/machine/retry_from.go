@@ -82,7 +82,7 @@ func (m *Machine) take(was *Machine, n *node) {
 // runsHere notes that this saga runs a step again, also if it had taken over its outcome.
 func (n *node) runsHere() {
 	switch {
-	case n.taken != nil && n.taken.stays: // nothing of the original is repeated: it has no effect
+	case n.stays(): // nothing of the original is repeated: it has no effect
 		n.taken = nil
 	case n.taken != nil:
 		n.taken.again = true

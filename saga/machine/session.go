@@ -554,7 +554,7 @@ func (m *Machine) validateUndoCall(path string) *Refusal {
 		return nothing("the session has no call "+path+" that was sent", "")
 	case n.answerer() != n:
 		return nothing("a person has said that call "+path+" is the same as "+n.answerer().path, "undo that call")
-	case n.taken != nil && n.taken.stays:
+	case n.stays():
 		return nothing("call "+path+" belongs to session "+n.taken.by.String()+", of which this one is a fork", "undo it there")
 	case n.stubbed:
 		return nothing("call "+path+" has a stub for its outcome, so nothing was done", "")
@@ -570,7 +570,7 @@ func (m *Machine) validateUndoCall(path string) *Refusal {
 
 // canUndo reports whether the call can be undone once it has succeeded.
 func (n *node) canUndo() bool {
-	return n.step.Compensate != nil && n.step.Compensate.Applies(journal.Succeeded) && !n.stubbed && !(n.taken != nil && n.taken.stays)
+	return n.step.Compensate != nil && n.step.Compensate.Applies(journal.Succeeded) && !n.stubbed && !n.stays()
 }
 
 func (m *Machine) applyUndoCall(path string) error {

@@ -84,6 +84,8 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 	}
 	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
 	switch {
+	case command == "fork":
+		a.Note("a fork of %s, which goes on after its record %d: to see how they differ, run recourse compare %s %s", v.ForkedFrom, v.ForkedAt, v.ForkedFrom[:13], v.ID[:13])
 	case v.RetryOf == "" || !strings.HasPrefix(v.RetryOf, id):
 	case r.Header.Get("Idempotency-Replayed") != "" && v.RetryFrom != "":
 		a.Note("this saga has gone on from step %s of %s before: to go on again, retry this one", v.RetryFrom, id)

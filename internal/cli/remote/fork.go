@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"recourse/internal/cli"
-	"recourse/internal/cli/view"
-	"recourse/saga/machine"
 )
 
 // Fork is `recourse fork`, and `recourse sessions fork`.
@@ -26,13 +23,6 @@ type Fork struct {
 
 // Run forks a saga or a session.
 func (c *Fork) Run(a *cli.App) error {
-	cl, err := c.Client(a.Ctx)
-	if err != nil {
-		return err
-	}
-	if c.Saga, err = cl.fullID(c.Saga); err != nil {
-		return err
-	}
 	body := map[string]any{"effects": c.Effects}
 	if c.At != 0 {
 		body["at"] = c.At
@@ -50,20 +40,7 @@ func (c *Fork) Run(a *cli.App) error {
 	if body["stubs"], err = c.stubs(); err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "fork"), Body: body})
-	if err != nil {
-		return err
-	}
-	if c.Machine() {
-		return a.Raw(r.Body)
-	}
-	var v machine.View
-	if err := r.Into(&v); err != nil {
-		return err
-	}
-	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
-	a.Note("a fork of %s, which goes on after its record %d: to see how they differ, run recourse compare %s %s", c.Saga, v.ForkedAt, c.Saga[:13], v.ID[:13])
-	return nil
+	return commandSaga(a, c.ServerFlags, c.OutputFlag, c.Saga, "fork", body)
 }
 
 // stubs reads the flags --stub.
