@@ -122,6 +122,17 @@ func TestForkStubs(t *testing.T) {
 	if d := cmp.Diff([]int{1, 1, 1}, requested(x, "shipping label", "ship order", "pay charge")); d != "" {
 		t.Errorf("requests (-want +got):\n%s", d)
 	}
+	x.publish(fmt.Sprintf("saga: settled\nsteps:\n  - {id: charge, http: POST %s/pay/charges, body: {amount: 5}, in_doubt: ask, compensate: none}\n", x.world.URL))
+	if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay/charges"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		t.Fatal(err)
+	}
+	settled := x.do("POST", "/v1/sagas", `{"definition": "settled"}`).want(201).saga()
+	stuck := x.until(settled.ID, is(saga.Stuck))
+	x.do("POST", "/v1/sagas/"+settled.ID+"/steps/charge/resolve", `{"outcome": "succeeded", "output": {"id": "c1"}, "reason": "looked"}`, header{"If-Match", fmt.Sprintf(`"%d"`, stuck.Seq)}).want(200)
+	x.until(settled.ID, is(saga.Succeeded))
+	if v := x.do("POST", "/v1/sagas/"+settled.ID+"/fork", `{"at": 1, "effects": "stub"}`, header{"Prefer", "wait=20"}).want(201).saga(); v.Status != saga.Succeeded || string(v.Output) != `{"id":"c1"}` {
+		t.Errorf("as a person has found: %+v", v)
+	}
 	if n := requested(x, "things show")[0]; n != 3 {
 		t.Errorf("%d reads, not 3: one for each run of the step", n)
 	}

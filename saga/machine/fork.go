@@ -399,38 +399,64 @@ func (m *Machine) recordedStubs(f ForkOptions, records []journal.Record) map[str
 	stubs := make(map[string]saga.Stub)
 	identities := make(map[string]string) // of a session's calls, by path
 	for _, r := range records {
-		switch r.Kind {
-		case journal.Called:
+		if r.Kind == journal.Called {
 			var d saga.CalledData
 			if read(r, &d) == nil && d.What == saga.ActionCall {
 				identities[r.Path] = d.Identity
 			}
 			continue
-		case journal.Outcome:
-		default:
-			continue
 		}
 		n := m.steps[r.Path]
-		var d saga.OutcomeData
-		if r.Seq <= f.At || n == nil || r.Way == journal.Undo || !writes(n.step) || read(r, &d) != nil {
+		if r.Seq <= f.At || n == nil || r.Way == journal.Undo || !writes(n.step) {
+			continue
+		}
+		if _, given := f.Stubs[n.alias()]; given {
 			continue
 		}
 		name := r.Path
 		if m.session != nil {
 			name = identities[name]
 		}
-		if _, given := f.Stubs[n.alias()]; given {
-			continue
-		}
-		switch {
-		case r.Class == journal.Succeeded && d.Next == saga.NextDone:
-			stubs[name] = saga.Stub{Output: d.Output}
-		case r.Class == journal.Refused && d.Next == saga.NextFail:
-			stubs[name] = saga.Stub{Error: d.Error}
+		if stub, ends := stubOf(r); ends {
+			stubs[name] = stub
 		}
 	}
 	maps.Copy(stubs, f.Stubs)
 	return stubs
+}
+
+// stubOf returns the outcome that a record gives to a step that sends something, by its response, by
+// a status check or by a person. ends is false if it does not end the step.
+func stubOf(r journal.Record) (stub saga.Stub, ends bool) {
+	switch r.Kind {
+	case journal.Outcome:
+		var d saga.OutcomeData
+		switch {
+		case read(r, &d) != nil:
+		case r.Class == journal.Succeeded && d.Next == saga.NextDone:
+			return saga.Stub{Output: d.Output}, true
+		case r.Class == journal.Refused && d.Next == saga.NextFail:
+			return saga.Stub{Error: d.Error}, true
+		}
+	case journal.Decided:
+		var d saga.DecidedData
+		if read(r, &d) == nil && d.Next == saga.NextDone {
+			return saga.Stub{Output: orNull(d.Output)}, true
+		}
+	case journal.Operator:
+		var d saga.CommandData
+		if read(r, &d) == nil && d.Rejected == nil && d.Outcome == "succeeded" {
+			return saga.Stub{Output: orNull(d.Output)}, true
+		}
+	}
+	return stub, false
+}
+
+func orNull(output json.RawMessage) json.RawMessage {
+	if output == nil {
+		return json.RawMessage("null")
+	}
+	return output
 }
 
 // stubAt returns the JSON pointer of a stub.
