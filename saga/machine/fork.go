@@ -425,8 +425,8 @@ func (m *Machine) recordedStubs(f ForkOptions, records []journal.Record) map[str
 	return stubs
 }
 
-// stubOf returns the outcome that a record gives to a step that sends something, by its response, by
-// a status check or by a person. ends is false if it does not end the step.
+// stubOf returns the outcome that a record gives to a step that sends something, by its response,
+// by a status check or by a person. ends is false if it does not end the step.
 func stubOf(r journal.Record) (stub saga.Stub, ends bool) {
 	switch r.Kind {
 	case journal.Outcome:
