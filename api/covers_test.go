@@ -59,7 +59,7 @@ func TestApprovalCovers(t *testing.T) {
 }
 
 // A saga that goes on from a step after the approval asks again for what it covers: the request has
-// another key.
+// another key. A fork of it at that moment asks, too.
 func TestRetryFromAsksAgain(t *testing.T) {
 	x := newFixture(t)
 	x.publish(coveringDef)
@@ -77,6 +77,12 @@ func TestRetryFromAsksAgain(t *testing.T) {
 	e := list.Data[0]
 	if e.Stale == nil || e.Stale.Detail != "it has another idempotency key" {
 		t.Errorf("entry %+v", e)
+	}
+	fork := x.do("POST", "/v1/sagas/"+next.ID+"/fork", `{}`).want(201).saga()
+	fork = x.until(fork.ID, func(v machine.View) bool { return len(v.Open) == 1 })
+	x.do("GET", "/v1/inbox?kind=approval&saga="+fork.ID, "").want(200).into(&list)
+	if f := list.Data[0]; f.Path != "ok" {
+		t.Errorf("the fork asks for %+v", f)
 	}
 	x.do("POST", "/v1/sagas/"+next.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, e.ShownHash)).want(200)
 	x.until(next.ID, is(saga.Succeeded))

@@ -222,6 +222,7 @@ func (m *Machine) reopen(n *node) error {
 	g.waiting, g.cur, g.next = g.cur, n, slices.Index(g.steps, n.step)
 	n.passed, n.output, n.forward.failure, n.forward.class = false, nil, nil, ""
 	n.taken = nil // if another saga's outcome was taken over, the next one is this saga's
+	delete(m.taken, n.path)
 	return nil
 }
 
