@@ -52,7 +52,8 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"data": func(r *Record) { r.Data = append(slices.Clip(r.Data), ' ') },
 		"hash": func(r *Record) { r.Hash = bytes.Repeat([]byte{1}, 32) },
 	}
-	if fields := reflect.TypeFor[Record]().NumField(); fields != len(changes) {
+	// Decoded is not part of the record.
+	if fields := reflect.TypeFor[Record]().NumField() - 1; fields != len(changes) {
 		t.Fatalf("Record has %d fields, %d are tested", fields, len(changes))
 	}
 	for name, change := range changes {

@@ -63,4 +63,6 @@ type Record struct {
 	Node       string          // id of the node that wrote it
 	Data       json.RawMessage // compact JSON, or nil
 	Hash       []byte          // of the SHA-256 chain, see Seal
+
+	Decoded *Decoded // see Remember; else nil
 }

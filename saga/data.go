@@ -86,6 +86,9 @@ type StartedData struct {
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
+// Nested returns the records within the data, so that they can be remembered, too.
+func (d *StartedData) Nested() []journal.Record { return d.Origin }
+
 // Starter returns the actor who started the saga; for a child saga, the actor who started the
 // outermost saga.
 func (d StartedData) Starter() string {

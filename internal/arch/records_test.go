@@ -24,8 +24,8 @@ var mayRead = map[string]string{
 	"api/ui/saga_story.go":   "it searches the bytes for a cost, since decoding a long journal is slow",
 }
 
-// reads returns where a package reads a field.
-func (c checked) reads(data types.Object) (found []token.Position) {
+// reads returns where a package reads a field, or calls a method.
+func (c checked) reads(members ...types.Object) (found []token.Position) {
 	for _, f := range c.files {
 		other := make(map[ast.Expr]bool) // a use that does not read
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -39,7 +39,7 @@ func (c checked) reads(data types.Object) (found []token.Position) {
 					other[to] = true
 				}
 			case *ast.SelectorExpr:
-				if sel := c.info.Selections[n]; sel != nil && sel.Obj() == data && !other[n] {
+				if sel := c.info.Selections[n]; sel != nil && slices.Contains(members, sel.Obj()) && !other[n] {
 					found = append(found, c.fset.Position(n.Pos()))
 				}
 			}
@@ -49,24 +49,28 @@ func (c checked) reads(data types.Object) (found []token.Position) {
 	return found
 }
 
-// mentionsData reports whether a file selects a field named Data. The types say which one it is.
+// mentionsData reports whether a file selects something named Data or Decode. The types say of
+// what.
 func mentionsData(f *ast.File) (found bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
-		found = found || ok && sel.Sel.Name == "Data"
+		found = found || ok && (sel.Sel.Name == "Data" || sel.Sel.Name == "Decode")
 		return !found
 	})
 	return found
 }
 
-// dataOf returns the field Data of journal.Record.
-func dataOf(t *testing.T, of *types.Package) types.Object {
+// dataOf returns what reads the data of journal.Record: the field Data and the method Decode.
+func dataOf(t *testing.T, of *types.Package) (list []types.Object) {
 	t.Helper()
-	field, _, _ := types.LookupFieldOrMethod(of.Scope().Lookup("Record").Type(), true, of, "Data")
-	if field == nil {
-		t.Fatal("journal.Record has no field Data")
+	for _, name := range []string{"Data", "Decode"} {
+		member, _, _ := types.LookupFieldOrMethod(of.Scope().Lookup("Record").Type(), true, of, name)
+		if member == nil {
+			t.Fatalf("journal.Record has no %s", name)
+		}
+		list = append(list, member)
 	}
-	return field
+	return list
 }
 
 // Only saga/history, and those with a reason, read the data of records.
@@ -88,7 +92,7 @@ func TestOneReader(t *testing.T) {
 		if p.ImportPath == records.Path() {
 			data = dataOf(t, c.of)
 		}
-		for _, at := range c.reads(data) {
+		for _, at := range c.reads(data...) {
 			file := name + "/" + filepath.Base(at.Filename)
 			may := ""
 			for of := range mayRead {
@@ -116,6 +120,7 @@ func TestOneReaderCanFail(t *testing.T) {
 	}
 	for body, want := range map[string]int{
 		`func f(r journal.Record, v any) error { return json.Unmarshal(r.Data, v) }`:                                            1,
+		`func f(r journal.Record, v any) error { return r.Decode(v) }`:                                                          1,
 		`func f(l []journal.Record) []byte { return l[0].Data }`:                                                                1,
 		`func f(e history.Event) { d := e.Data; _, _ = d() }`:                                                                   0,
 		`func f(e history.Event) []byte { return e.Record.Data }`:                                                               1,
@@ -134,7 +139,7 @@ func TestOneReaderCanFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := typed(t, imp, "p", source{fset, []*ast.File{f}}).reads(dataOf(t, records)); len(got) != want {
+		if got := typed(t, imp, "p", source{fset, []*ast.File{f}}).reads(dataOf(t, records)...); len(got) != want {
 			t.Errorf("%s: %d reads, want %d", body, len(got), want)
 		}
 	}

@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -89,10 +88,7 @@ func decode(r journal.Record) (any, error) {
 	default:
 		return nil, nil
 	}
-	if len(r.Data) == 0 {
-		return d, nil
-	}
-	return d, json.Unmarshal(r.Data, d)
+	return d, r.Decode(d)
 }
 
 // last returns the time of the last record.

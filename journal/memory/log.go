@@ -137,6 +137,9 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		r.At = milli(r.At)
 		r.Data = slices.Clone(r.Data)
 		r.Hash = slices.Clone(r.Hash)
+		if s.remember {
+			r.Remember()
+		}
 		g.records = append(g.records, r)
 	}
 	g.applyMessages(a.Applied)

@@ -23,14 +23,18 @@ import (
 // Config configures a Store.
 type Config struct {
 	Now func() time.Time // the store's clock; nil: time.Now
+	// Remember makes the store's records decode their data only once (see journal.Record.Remember),
+	// for callers with one goroutine.
+	Remember bool
 }
 
 var errClosed = errors.New("memory store is closed")
 
 // Store implements journal.Store.
 type Store struct {
-	now   func() time.Time
-	hints chan struct{}
+	now      func() time.Time
+	remember bool
+	hints    chan struct{}
 
 	mu       sync.Mutex
 	closed   bool
@@ -64,6 +68,7 @@ func New(c Config) *Store {
 	}
 	return &Store{
 		now:      c.Now,
+		remember: c.Remember,
 		hints:    make(chan struct{}, 1),
 		nodes:    map[string]time.Time{},
 		sagas:    map[uuid.UUID]*saga{},

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -180,8 +179,5 @@ func Started(records []journal.Record) (d saga.StartedData, err error) {
 
 // read decodes a record's data. A record without data leaves into as it is.
 func read(r *journal.Record, into any) error {
-	if len(r.Data) == 0 {
-		return nil
-	}
-	return json.Unmarshal(r.Data, into)
+	return r.Decode(into)
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -88,10 +87,7 @@ func take[T any](m *Machine, r journal.Record, into *T) error {
 }
 
 func read(r journal.Record, into any) error {
-	if len(r.Data) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(r.Data, into); err != nil {
+	if err := r.Decode(into); err != nil {
 		return fmt.Errorf("%w: data: %w", saga.ErrUnreadable, err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -207,7 +206,7 @@ func (s *sim) checkPivot(id uuid.UUID, def *saga.Definition, records []journal.R
 }
 
 func mustRead(r journal.Record, into any) {
-	if err := json.Unmarshal(r.Data, into); err != nil {
+	if err := r.Decode(into); err != nil {
 		panic(err)
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -437,7 +436,7 @@ func (n *node) sendEarly(a journal.Append) {
 			continue
 		}
 		var d saga.IntentData
-		if err := json.Unmarshal(r.Data, &d); err != nil {
+		if err := r.Decode(&d); err != nil {
 			panic(err)
 		}
 		n.request(machine.Send{Path: r.Path, Way: r.Way, Key: r.Key, Request: *d.Request, Timeout: time.Second}, func(saga.Answer) {})

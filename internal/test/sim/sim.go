@@ -141,7 +141,7 @@ func play(sc Script, d dice, o Options) Result {
 		agents: make(map[uuid.UUID]*agent), relay: relay.New(), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
-	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
+	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }, Remember: !o.DecodeAlways})
 	objects := &bucket{rng: rand.New(rand.NewPCG(sc.Timing, 0xa2c4)), objects: make(map[string][]byte)}
 	s.archive = archive.NewReader(objects)
 	s.archiver = archive.New(archive.Config{Store: s.store, Bucket: objects, Node: func() string { return "" }, Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler)})
@@ -183,6 +183,8 @@ type Options struct {
 	DropRecords bool
 	// SendEarly: nodes send a request before its intent is committed.
 	SendEarly bool
+	// DecodeAlways: records are decoded each time they are read, as those of a database are.
+	DecodeAlways bool
 }
 
 // after schedules do.
