@@ -421,7 +421,7 @@ func (a *agent) read() {
 // journal says.
 func (p *agentProcess) ask(c saga.Command, then func(path string, no *machine.Refusal)) {
 	s, a := p.a.s, p.a
-	message := s.aside.id(s.now)
+	message, from := s.aside.id(s.now), s.now
 	sent := false
 	var poll func()
 	poll = func() {
@@ -436,8 +436,11 @@ func (p *agentProcess) ask(c saga.Command, then func(path string, no *machine.Re
 			p.later(s.aside.between(time.Second, 10*time.Second), poll)
 			return
 		}
+		if sent && s.now.Sub(from) > commandLimit { // the API answers that nothing is certain, and the agent asks again
+			message, sent = s.aside.id(s.now), false
+		}
 		if !sent && !s.fault(AskLost, "agent") {
-			sent = true
+			sent, from = true, s.now
 			p.send(message, c)
 		}
 		p.later(s.aside.between(20*time.Millisecond, 300*time.Millisecond), poll)
@@ -471,6 +474,9 @@ func (p *agentProcess) send(message uuid.UUID, c saga.Command) {
 		}
 	})
 }
+
+// commandLimit is how long an agent waits until its session has taken a command.
+const commandLimit = 30 * time.Second
 
 // asked is what a lane answers to an engine.Asked.
 type asked struct{ took bool }
