@@ -105,6 +105,7 @@ var codes = map[code]entry{
 	"not_waiting":            {http.StatusConflict, "The step does not need a person"},
 	"in_doubt":               {http.StatusConflict, "The step is in doubt"},
 	"bad_outcome":            {http.StatusConflict, "The step cannot be resolved this way"},
+	"over_parents_budget":    {http.StatusConflict, "The saga's parent has reserved less for it"},
 	"bad_budget":             {http.StatusConflict, "The budget does not fit the saga"},
 	"lease_lost":             {http.StatusConflict, "The task's lease is lost"},
 	"decided":                {http.StatusConflict, "The approval is decided"},

@@ -470,3 +470,39 @@ func TestCommandNotReadInTime(t *testing.T) {
 	}
 	y.do("POST", "/v1/sagas/"+id+"/cancel", "").problem(503, "unavailable")
 }
+
+// The budget of a child saga is at most what its parent has reserved for it. A retry of the child,
+// which has no parent, has the budget of the definition.
+func TestChildBudget(t *testing.T) {
+	x := newFixture(t)
+	x.publish("saga: kid\nbudget: 0.80 USD\nsteps:\n  - {id: wait, sleep: 1h}\n")
+	doc, def, err := x.cfg.Catalog.Newest(t.Context(), "kid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := &saga.BudgetData{Amount: "0.50", Currency: "USD"}
+	parent, child := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
+	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: doc.Version, Budget: machine.WithinBudget(def, part), Parent: &saga.ParentData{Saga: parent.String(), Path: "kid", Depth: 1, Budget: part}})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	start := journal.Start{Definition: "kid", Version: doc.Version, SHA256: def.SHA256}
+	if err := x.eng.StartAs(t.Context(), child, def, start, data); err != nil {
+		t.Fatal(err)
+	}
+	path := "/v1/sagas/" + child.String()
+	for budget, want := range map[string]code{`"0.60 USD"`: "over_parents_budget", `{"tokens": 100}`: "", `"0.40 USD"`: "", `"0.50 USD"`: ""} {
+		a := x.do("PATCH", path, `{"budget": `+budget+`}`, header{"If-Match", "*"})
+		if want != "" {
+			a.problem(409, want)
+		} else {
+			a.want(200)
+		}
+	}
+	x.do("POST", path+"/cancel", "").want(202)
+	x.until(child.String(), is(saga.Compensated))
+	again := x.do("POST", path+"/retry", `{"reason": "alone"}`).want(201).saga()
+	if again.Cost.Budget != "0.80" {
+		t.Errorf("the retry's budget is %s", again.Cost.Budget)
+	}
+}

@@ -101,10 +101,11 @@ func (s *server) follows(c echo.Context, l *live) (b beginning, done bool, _ err
 	return b, true, s.answerStart(c, found(head.ID), true, b.wait)
 }
 
-// budget returns the budget of a retry: the saga's budget at its end, nil for none.
+// budget returns the budget of a retry: the saga's budget at its end, nil for that of its
+// definition. That of a child saga is a part of its parent's, which the retry is not.
 func (l *live) budget() *saga.BudgetData {
 	c := l.m.Cost()
-	if c.Budget == "" && c.Tokens.Budget == 0 {
+	if l.m.IsChild() || c.Budget == "" && c.Tokens.Budget == 0 {
 		return nil
 	}
 	b := &saga.BudgetData{Tokens: c.Tokens.Budget}

@@ -13,6 +13,17 @@ type Report struct {
 	Retryable bool   // the attempt has no effect, and another may succeed
 	InDoubt   bool   // it may have had an effect
 	Cost      string // a decimal amount in the saga's currency; "" for unknown
+	Child     *ChildCost
+}
+
+// ChildCost is what a child saga has cost, its own children included, as it reports to its parent.
+type ChildCost struct {
+	Currency string `json:"currency,omitempty"` // "": it has no amounts
+	Spent    string `json:"spent"`
+	// Reserved is what it may have spent in addition, or may still spend: the cost of attempts that
+	// is unknown, and what is left of the budget if steps of `finally` may cost something.
+	Reserved string     `json:"reserved,omitempty"`
+	Tokens   TokensView `json:"tokens"` // its Reserved as above
 }
 
 // Answer is the answer to a request, or the reason why there is none.

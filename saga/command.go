@@ -293,6 +293,8 @@ type TaskResult struct {
 	InDoubt   bool            `json:"in_doubt,omitempty"`
 	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
 	Saga      string          `json:"saga,omitempty"` // for a `run`: the saga that has ended
+	// Child is what that saga has cost.
+	Child *ChildCost `json:"child,omitempty"`
 }
 
 // The results that a worker's attempt, or a child saga, may report; see also journal.TaskEnd.
@@ -310,7 +312,7 @@ const (
 
 // Answer returns the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
-	a := Answer{Sent: true, Report: &Report{Cost: t.Cost}}
+	a := Answer{Sent: true, Report: &Report{Cost: t.Cost, Child: t.Child}}
 	switch t.Outcome {
 	case TaskCompleted:
 		a.Status, a.Body = 200, t.Output

@@ -13,6 +13,7 @@ import (
 
 	"recourse/compensation"
 	"recourse/journal"
+	"recourse/retry"
 )
 
 // Time is an instant in the data of records: RFC 3339, milliseconds, UTC.
@@ -194,6 +195,9 @@ type OutcomeData struct {
 	Changed string `json:"changed,omitempty"`
 	// Stubbed says, in a fork, that the outcome is a stub: nothing was done.
 	Stubbed bool `json:"stubbed,omitempty"`
+	// Kept is the part of the reservation for a child saga that stays (ChildCost.Reserved). For
+	// tokens it is Tokens.Reserved.
+	Kept string `json:"kept,omitempty"`
 }
 
 // DecidedData is the data of `decided`.
@@ -368,6 +372,9 @@ type ParentData struct {
 	Depth int    `json:"depth"` // 1: the parent has no parent
 	// Starter is the actor who started the outermost saga.
 	Starter string `json:"starter,omitempty"`
+	// Budget is what the parent has reserved for this saga, a limit that nobody raises; nil: the
+	// parent has no budget.
+	Budget *BudgetData `json:"budget,omitempty"`
 }
 
 // MaxDepth is the largest depth of sagas that start other sagas.
@@ -406,14 +413,38 @@ func ReadSummary(stored json.RawMessage) (Summary, error) {
 
 // CostView is the cost of a saga.
 type CostView struct {
-	Currency string     `json:"currency,omitempty"`
-	Spent    string     `json:"spent"`
-	Reserved string     `json:"reserved"`
-	Wasted   string     `json:"wasted"`
-	Budget   string     `json:"budget,omitempty"`
-	Tokens   TokensView `json:"tokens"`
+	Currency string `json:"currency,omitempty"`
+	Spent    string `json:"spent"`
+	Reserved string `json:"reserved"`
+	Wasted   string `json:"wasted"`
+	Budget   string `json:"budget,omitempty"`
+	// Children is the part of Spent and Tokens that child sagas have spent; nil for nothing.
+	Children *ChildrenView `json:"children,omitempty"`
+	Tokens   TokensView    `json:"tokens"`
 	// Models is the part that is known to belong to language models, by model name.
 	Models map[string]ModelView `json:"models,omitempty"`
+}
+
+// ChildrenView is what a saga's children, with their own children, have cost.
+type ChildrenView struct {
+	Spent  string     `json:"spent"`
+	Tokens TokensView `json:"tokens"`
+}
+
+// Own returns the cost without that of child sagas, so that a sum over sagas counts each cost once.
+func (c CostView) Own() CostView {
+	if c.Children == nil {
+		return c
+	}
+	spent, err1 := retry.Amount(c.Spent, c.Currency)
+	children, err2 := retry.Amount(c.Children.Spent, c.Currency)
+	if err1 == nil && err2 == nil {
+		c.Spent = spent.Sub(children).Decimal()
+	}
+	c.Tokens.Input -= c.Children.Tokens.Input
+	c.Tokens.Output -= c.Children.Tokens.Output
+	c.Children = nil
+	return c
 }
 
 // TokensView counts tokens.

@@ -162,6 +162,7 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.Stubbed {
 		b = strconv.AppendBool(field(b, "stubbed"), true)
 	}
+	b = textField(b, "kept", d.Kept)
 	return object(b, 0)
 }
 

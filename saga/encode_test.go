@@ -22,7 +22,7 @@ func TestDense(t *testing.T) {
 // Types that encode themselves do so byte for byte as journal.Encode would, which the hashes of
 // journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
-	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 9, reflect.TypeFor[OutcomeData](): 17, reflect.TypeFor[FinishedData](): 6} {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 9, reflect.TypeFor[OutcomeData](): 18, reflect.TypeFor[FinishedData](): 6} {
 		if n := typ.NumField(); n != fields {
 			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
 		}
@@ -53,11 +53,11 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 			case 0:
 				request.Task = &TaskRequest{Type: text(), Input: doc()}
 			case 1:
-				request.Child = &ChildRequest{Saga: text(), Parent: text(), Revert: r.IntN(2) == 0, Definition: text(), Input: doc(), Path: text(), Depth: r.IntN(3), Starter: text(), Final: r.IntN(2) == 0}
+				request.Child = &ChildRequest{Saga: text(), Parent: text(), Revert: r.IntN(2) == 0, Definition: text(), Input: doc(), Path: text(), Depth: r.IntN(3), Starter: text(), Final: r.IntN(2) == 0, Budget: &BudgetData{Amount: text()}}
 			}
 		}
 		found := r.IntN(2) == 0
-		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Next: Next(text()), RetryState: doc(), Event: doc(), AlreadyGone: r.IntN(2) == 0, NeverStarted: text(), Hint: Hint(text()), Stubbed: r.IntN(2) == 0, Changed: text()}
+		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Next: Next(text()), RetryState: doc(), Event: doc(), AlreadyGone: r.IntN(2) == 0, NeverStarted: text(), Hint: Hint(text()), Stubbed: r.IntN(2) == 0, Changed: text(), Kept: text()}
 		if r.IntN(2) == 0 {
 			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
 			outcome.Tokens = &TokensView{Input: r.Int64N(9), Output: r.Int64N(9)}

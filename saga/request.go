@@ -104,7 +104,7 @@ func (r *Request) Childless() *Request {
 		return r
 	}
 	again, child := *r, *r.Child
-	child.Saga = ""
+	child.Saga, child.Budget = "", nil
 	again.Child = &child
 	return &again
 }
@@ -128,6 +128,9 @@ type ChildRequest struct {
 	Depth      int             `json:"depth,omitempty"`   // see ParentData
 	Starter    string          `json:"starter,omitempty"` // see ParentData
 	Final      bool            `json:"final,omitempty"`   // a step of the parent's `finally` starts it
+	// Budget is the part of the parent's budget that is reserved for the child; nil: the parent has
+	// none. The machine sets it when it decides to send the request.
+	Budget *BudgetData `json:"budget,omitempty"`
 }
 
 // Target returns what a request does, and to what: "POST" and a URL, "task" and a task's type,

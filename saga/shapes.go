@@ -92,6 +92,11 @@ type Usage struct {
 	Output int64
 }
 
+// Add returns the sum.
+func (u Usage) Add(o Usage) Usage {
+	return Usage{u.Cost.Add(o.Cost), u.Input + o.Input, u.Output + o.Output}
+}
+
 // Sequel is implemented by calls whose next attempt may be a different request: to the next model,
 // or for the repair of an answer. Such a request has a key of its own.
 type Sequel interface {
@@ -108,6 +113,12 @@ type Sequel interface {
 type Queued interface {
 	// Task returns the task of a request. lease is how long a worker may be without a heartbeat.
 	Task(r Request) (kind string, input json.RawMessage, lease time.Duration)
+}
+
+// Endowing is implemented by calls that say how much a child saga may cost: run.
+type Endowing interface {
+	// Endowment returns the child's part of the budget; nil: what is left of it.
+	Endowment() *Budget
 }
 
 // Spawner is implemented by calls that another saga performs: run, and its compensation. An attempt

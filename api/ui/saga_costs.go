@@ -22,6 +22,7 @@ type costBar struct {
 // moneyView is a saga's costs.
 type moneyView struct {
 	Spent, Wasted, Reserved, Budget string // with the currency; "" for none
+	Children                        string // the part of Spent that child sagas have spent; "" for none
 	// Good, Bad and ReservedShare are thousandths of the budget or, without one, of the sum of
 	// spent and reserved.
 	Good, Bad, ReservedShare int
@@ -43,6 +44,9 @@ const maxCosts = 15
 func (d *sagaPage) money() moneyView {
 	c := d.Saga.Cost
 	m := moneyView{Spent: format.Money(c.Spent, c.Currency), Wasted: format.Money(c.Wasted, c.Currency), Reserved: format.Money(c.Reserved, c.Currency), Budget: format.Money(c.Budget, c.Currency), Tokens: c.Tokens}
+	if c.Children != nil {
+		m.Children = format.Money(c.Children.Spent, c.Currency)
+	}
 	spent, bad, held, budget := amount(c.Spent), amount(c.Wasted), amount(c.Reserved), amount(c.Budget)
 	whole := new(big.Rat).Add(spent, held)
 	if budget.Cmp(whole) > 0 {

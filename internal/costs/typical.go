@@ -103,7 +103,7 @@ func (t *Typical) Appended(g engine.Growth) {
 		return
 	}
 	select {
-	case t.ended <- seen{g.Machine.Definition().Name, g.Saga, g.Machine.At(), g.Machine.Cost()}:
+	case t.ended <- seen{g.Machine.Definition().Name, g.Saga, g.Machine.At(), g.Machine.Cost().Own()}:
 	default:
 	}
 }

@@ -16,12 +16,13 @@ type way struct {
 type account struct {
 	spent, reserved retry.Money
 	inFlight        map[way]retry.Money // of the attempt in flight
-	unknown         map[way]retry.Money // of attempts whose cost is unknown
+	unknown         map[way]retry.Money // of attempts whose cost is unknown, and what a child may still cost
+	runs            map[way]bool        // whether the step runs a saga
 	asked           map[string]bool     // whether the last status check was conclusive, by its step's path
 }
 
 func newAccount() account {
-	return account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
+	return account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), runs: make(map[way]bool), asked: make(map[string]bool)}
 }
 
 // budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
@@ -49,12 +50,13 @@ func (c *sagaCheck) budget(t *sagaState) {
 	}
 }
 
-// beyond returns by how much the cost that an agent reports for an own step is more than its
-// reservation. The money is spent, so it counts although it may exceed the budget.
+// beyond returns by how much the cost that an agent reports for an own step, or a child that has
+// undone what it did, is more than its reservation. The money is spent, so it counts although it
+// may exceed the budget.
 func (a *account) beyond(r journal.Record, data any) retry.Money {
 	d, ok := data.(*saga.OutcomeData)
 	cost, reserved := retry.Money{}, a.inFlight[way{r.Path, r.Way}]
-	if ok && isOwn(r.Path) && r.Way == journal.Do {
+	if ok && r.Way == journal.Do && (isOwn(r.Path) || a.runs[way{r.Path, r.Way}] && d.Error != nil) {
 		cost = amount(d.Cost)
 	}
 	if cost.Cmp(reserved) <= 0 {
@@ -67,6 +69,10 @@ func (a *account) take(r journal.Record, data any) {
 	at := way{r.Path, r.Way}
 	switch d := data.(type) {
 	case *saga.IntentData:
+		if d.Request != nil && d.Request.Child != nil {
+			a.runs[at] = true
+			a.release(at) // it is for the same child
+		}
 		a.inFlight[at] = amount(d.Reserve)
 		a.reserved = a.reserved.Add(a.inFlight[at])
 	case *saga.OutcomeData:
@@ -77,6 +83,12 @@ func (a *account) take(r journal.Record, data any) {
 			a.spent, a.reserved = a.spent.Add(amount(d.Cost)), a.reserved.Sub(a.inFlight[at])
 		} else {
 			a.unknown[at] = a.unknown[at].Add(a.inFlight[at])
+		}
+		if a.runs[at] && d.Cost != "" { // a report about the whole child
+			at := way{r.Path, journal.Do}
+			a.release(at)
+			a.unknown[at] = amount(d.Kept)
+			a.reserved = a.reserved.Add(a.unknown[at])
 		}
 		delete(a.inFlight, at)
 	case *saga.DecidedData:
@@ -96,10 +108,15 @@ func (a *account) take(r journal.Record, data any) {
 // settle moves an unknown amount to spent, or releases it, when it is known whether the effect
 // happened.
 func (a *account) settle(at way, happened bool) {
-	a.reserved = a.reserved.Sub(a.unknown[at])
-	if happened {
+	if happened || a.runs[at] { // a child that nobody waits for may still spend it
 		a.spent = a.spent.Add(a.unknown[at])
 	}
+	a.release(at)
+}
+
+// release releases an unknown amount.
+func (a *account) release(at way) {
+	a.reserved = a.reserved.Sub(a.unknown[at])
 	delete(a.unknown, at)
 }
 
@@ -143,9 +160,10 @@ func (c *sagaCheck) tokens(t *sagaState) {
 	inFlight, unknown := make(map[way]int64), make(map[way]int64)
 	asked := make(map[string]bool) // whether the last status check was conclusive
 	used, reserved := int64(0), int64(0)
+	runs := make(map[way]bool)
 	settle := func(at way, happened bool) {
 		reserved -= unknown[at]
-		if happened {
+		if happened || runs[at] {
 			used += unknown[at]
 		}
 		delete(unknown, at)
@@ -157,6 +175,11 @@ func (c *sagaCheck) tokens(t *sagaState) {
 		at := way{r.Path, r.Way}
 		switch d := t.data[i].(type) {
 		case *saga.IntentData:
+			if d.Request != nil && d.Request.Child != nil {
+				runs[at] = true
+				reserved -= unknown[at] // for the same child
+				delete(unknown, at)
+			}
 			inFlight[at] = d.ReserveTokens
 			reserved += d.ReserveTokens
 			if limit > 0 && d.ReserveTokens > 0 && used+reserved > limit {
@@ -169,6 +192,11 @@ func (c *sagaCheck) tokens(t *sagaState) {
 			}
 			if d.Tokens != nil {
 				used, reserved = used+d.Tokens.Input+d.Tokens.Output, reserved-inFlight[at]
+				if runs[at] { // a report about the whole child
+					at := way{r.Path, journal.Do}
+					reserved += d.Tokens.Reserved - unknown[at]
+					unknown[at] = d.Tokens.Reserved
+				}
 			} else {
 				unknown[at] += inFlight[at]
 			}

@@ -500,6 +500,19 @@ var bad = []struct {
 		s.Records[0].Data = saga.Encode(d)
 		reseal(s)
 	}},
+	{"a child without the part of the budget that was reserved for it", 35, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, &s.Records[0], func(d *saga.StartedData) {
+			d.Parent = &saga.ParentData{Saga: uuid.Must(uuid.NewV7()).String(), Path: "a", Depth: 1, Budget: &saga.BudgetData{Amount: "0.10", Currency: "USD"}}
+		})
+		reseal(s)
+	}},
+	{"the budget of a child was raised", 35, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, &s.Records[0], func(d *saga.StartedData) {
+			d.Budget = &saga.BudgetData{Amount: "2.00", Currency: "USD"}
+			d.Parent = &saga.ParentData{Saga: uuid.Must(uuid.NewV7()).String(), Path: "a", Depth: 1, Budget: &saga.BudgetData{Amount: "1.50", Currency: "USD"}}
+		})
+		reseal(s)
+	}},
 	{"written after a record that cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		s.Records[2].Kind = "from the future"
 		reseal(s)

@@ -50,13 +50,14 @@ type Checker struct {
 	ends                                         map[uuid.UUID][]byte    // the last hashes of undoable sagas
 	undoneLater                                  []uuid.UUID
 	unborn                                       []unborn
+	members                                      map[uuid.UUID]*member
 	found                                        []Violation
 	foreign                                      int
 }
 
 // New returns a Checker without sagas.
 func New(cfg Config) *Checker {
-	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), undos: make(map[uuid.UUID][]*undoOf), retries: make(map[uuid.UUID][]*goesOn), ends: make(map[uuid.UUID][]byte), starts: make(map[uuid.UUID][]Start)}
+	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), undos: make(map[uuid.UUID][]*undoOf), retries: make(map[uuid.UUID][]*goesOn), ends: make(map[uuid.UUID][]byte), members: make(map[uuid.UUID]*member), starts: make(map[uuid.UUID][]Start)}
 	if cfg.Ledger != nil {
 		c.ledger = newLedger(cfg.Ledger)
 	}
@@ -84,6 +85,7 @@ type Verdict struct {
 	sends      []intended
 	child      bool // another saga started it
 	unborn     []unborn
+	member     *member // nil: its journal cannot be read
 	undoes     *undoOf // nil: it undoes no other saga
 	goesOn     *goesOn // nil: it does not go on from another saga
 	end        []byte  // the hash of its last record, if it can be undone later, or another saga can go on from it
@@ -110,6 +112,9 @@ func (c *Checker) Add(v Verdict) {
 	c.found = append(c.found, v.Violations...)
 	c.sends = append(c.sends, v.sends...)
 	c.unborn = append(c.unborn, v.unborn...)
+	if m := v.member; m != nil && (m.limited || m.parent != uuid.Nil || len(m.held) > 0) {
+		c.members[v.saga] = m
+	}
 	if v.undoes != nil {
 		c.undos[v.undoes.original] = append(c.undos[v.undoes.original], v.undoes)
 	}
@@ -149,6 +154,7 @@ func (c *Checker) End() []Violation {
 	c.eachUnborn()
 	c.eachUndo()
 	c.eachRetry()
+	c.eachTree()
 	if c.ledger != nil {
 		c.eachSend()
 		c.effects()
@@ -198,6 +204,7 @@ func (c *sagaCheck) all(s Saga) {
 	c.asked(t)
 	c.order(t)
 	c.budget(t)
+	c.tree(t)
 	c.tokens(t)
 	c.approvals(t)
 	c.covered(t)

@@ -63,6 +63,7 @@ var needs = map[int]struct{ must, also []need }{
 	32: {also: []need{definition}},
 	33: {must: []need{definition}},
 	34: {also: []need{definition, effects}},
+	35: {also: []need{definition}},
 }
 
 // Coverage says for each invariant, by number, how far it was checked with the given inputs.

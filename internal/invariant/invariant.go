@@ -80,6 +80,7 @@ var Names = map[int]string{
 	32: "a request that an approval covers leaves only as it was shown, and approved",
 	33: "a request that depends on a read with fresh_for leaves only on a fresh answer and, after a change, only if it is approved",
 	34: "a fork sends and undoes nothing of its original, and nothing that has an effect before a person has approved it",
+	35: "a saga and the sagas below it have never spent and reserved more than its budget",
 }
 
 // Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service

@@ -29,7 +29,7 @@ func (m *Metrics) Appended(g engine.Growth) {
 		r.read(&g.Records[i])
 	}
 	if r.last.Seq == g.Machine.Seq() { // otherwise the machine has later records that are not durable yet
-		r.spend(g.Machine.Cost())
+		r.spend(g.Machine.Cost().Own())
 		r.settleCalls(g.Machine)
 	}
 	if r.last.Kind == journal.Finished {
@@ -124,7 +124,7 @@ func (r *reader) end(m *machine.Machine) {
 	for range r.t.doubts {
 		r.count(r.m.settled, "none")
 	}
-	r.priced(m.Cost())
+	r.priced(m.Cost().Own())
 }
 
 // kind returns the kind of the step that a track runs.

@@ -144,9 +144,9 @@ func (n *Notices) ended(m *machine.Machine) (list []journal.Event) {
 		d.Reason, d.Cost, d.Doubts = m.Reason(), &cost, doubts
 		list = n.add(list, m.ID(), saga.InboxInDoubt, "saga."+saga.InboxInDoubt, d, "", m.At())
 	}
-	if median, ok := n.median(m); ok {
+	if spent, median, ok := n.median(m); ok {
 		d := newNotice(m, Outlier, "", m.At(), "The saga has cost more than three times what is usual", "")
-		d.Detail = "It has cost " + m.Spent().String() + ", the median of " + d.Definition + " is " + median.String() + "."
+		d.Detail = "It has cost " + spent.String() + ", the median of " + d.Definition + " is " + median.String() + "."
 		d.Cost = &cost
 		list = n.add(list, m.ID(), Outlier, "saga."+Outlier, d, "", m.At())
 	}
@@ -169,21 +169,24 @@ func pathsOf(list []compensation.Residue) string {
 	return text
 }
 
-// median returns the definition's median cost, if the saga cost far more.
-func (n *Notices) median(m *machine.Machine) (retry.Money, bool) {
-	if n.Median == nil || m.Spent().IsZero() {
-		return retry.Money{}, false
+// median returns what the saga has cost without its children, and its definition's median, if that
+// is far less.
+func (n *Notices) median(m *machine.Machine) (spent, median retry.Money, far bool) {
+	cost := m.Cost().Own()
+	spent, err := retry.Amount(cost.Spent, cost.Currency)
+	if n.Median == nil || err != nil || spent.IsZero() {
+		return spent, median, false
 	}
 	name, _ := m.DefinitionVersion()
 	median, ok := n.Median(name)
-	if !ok || median.IsZero() || median.Currency != m.Cost().Currency {
-		return retry.Money{}, false
+	if !ok || median.IsZero() || median.Currency != cost.Currency {
+		return spent, median, false
 	}
 	most := median
 	for range outlier - 1 {
 		most = most.Add(median)
 	}
-	return median, m.Spent().Cmp(most) > 0
+	return spent, median, spent.Cmp(most) > 0
 }
 
 // Stalled returns the events that report a stall, which was detected at the time at.

@@ -10,11 +10,18 @@ import (
 
 // budget reads `2.00 USD` or {amount, tokens, on_exceed}.
 func (p *parser) budget(n *Node) *saga.Budget {
+	return p.budgetOf(n, "amount", "tokens", "on_exceed")
+}
+
+// Endowment reads the part of a budget that a child saga gets: `2.00 USD` or {amount, tokens}.
+func (d *Decoder) Endowment(n *Node) *saga.Budget { return d.p.budgetOf(n, "amount", "tokens") }
+
+func (p *parser) budgetOf(n *Node, keys ...string) *saga.Budget {
 	if n.Form != Map {
 		return &saga.Budget{Amount: p.money(n)}
 	}
 	b := &saga.Budget{}
-	p.known(n, "budget", []string{"amount", "tokens", "on_exceed"})
+	p.known(n, "budget", keys)
 	if v := n.Get("amount"); v != nil {
 		b.Amount = p.money(v)
 	}

@@ -16,14 +16,13 @@ func Schema(kinds []Kind) []byte {
 		"input":        true,
 		"input_schema": json.RawMessage(`{"type": ["object", "boolean"]}`),
 		"output":       true,
-		"budget": anyOf(ref("money"), object().properties(map[string]any{
-			"amount": ref("money"), "tokens": json.RawMessage(`{"type": "integer", "minimum": 1}`), "on_exceed": words("fail", "ask")})),
-		"timeout":    ref("duration"),
-		"checkpoint": words("step", "phase", "decision"),
-		"retention":  anyOf(ref("duration"), words("forever")),
-		"unique":     true,
-		"vars":       kindOf("object"),
-		"secrets":    map[string]any{"type": "array", "items": pattern(secretName.String())},
+		"budget":       anyOf(ref("money"), limits(map[string]any{"on_exceed": words("fail", "ask")})),
+		"timeout":      ref("duration"),
+		"checkpoint":   words("step", "phase", "decision"),
+		"retention":    anyOf(ref("duration"), words("forever")),
+		"unique":       true,
+		"vars":         kindOf("object"),
+		"secrets":      map[string]any{"type": "array", "items": pattern(secretName.String())},
 		"defaults": object().properties(map[string]any{
 			"retry": ref("retry"), "timeout": ref("duration"), "in_doubt": words("retry", "ask", "fail"), "on_error": words("fail", "hold"), "hold_for": ref("duration")}),
 		"on_failure": words("compensate", "stop"),
@@ -55,6 +54,11 @@ func object(required ...string) rules {
 func (r rules) properties(p map[string]any) rules {
 	r["properties"] = p
 	return r
+}
+
+// limits is a JSON Schema of the parts of a budget, and of more keys.
+func limits(more map[string]any) rules {
+	return object().properties(merged(map[string]any{"amount": ref("money"), "tokens": json.RawMessage(`{"type": "integer", "minimum": 1}`)}, more))
 }
 
 func ref(name string) any      { return map[string]any{"$ref": "#/$defs/" + name} }
@@ -92,6 +96,7 @@ func definitions(kinds []Kind) map[string]any {
 	return map[string]any{
 		"duration":  pattern(durationForm.String()),
 		"money":     pattern(`^[0-9]{1,15}(\.[0-9]{1,12})? [A-Z]{3}$`),
+		"endowment": anyOf(ref("money"), limits(nil)),
 		"condition": json.RawMessage(`{"type": ["string", "boolean"]}`),
 		"reasons":   listOr(reason),
 		"retry":     anyOf(json.RawMessage(`{"type": "integer", "minimum": 1}`), words("none", "forever"), retryMap),

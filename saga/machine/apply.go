@@ -181,7 +181,9 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 		return fmt.Errorf("%w: an intent without a request", saga.ErrUnreadable)
 	}
 	if sp, ok := n.step.Body.(saga.Spawner); ok && s == &n.forward {
-		n.child = sp.Child(*d.Request)
+		if child := sp.Child(*d.Request); child != n.child {
+			n.child, n.childSpent, n.childTokens = child, retry.Money{}, saga.TokensView{}
+		}
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
 	s.request, s.hash, s.sentAt, s.allowed, s.retryState = d.Request, d.RequestHash, r.At, false, nil
@@ -198,6 +200,9 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 		n.own.begun = false
 	}
 	s.reserved = retry.Money{}
+	if s.asksAgain(d.Request) {
+		m.takeBack(s)
+	}
 	if d.Reserve != "" {
 		reserve, err := retry.Amount(d.Reserve, m.currency())
 		if err != nil {
@@ -233,7 +238,11 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		if cost, err = retry.Amount(d.Cost, m.currency()); err != nil {
 			return fmt.Errorf("%w: cost: %w", saga.ErrUnreadable, err)
 		}
-		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
+		// What a child has wasted is in its own journal.
+		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded && n.child.IsNil())
+		if err := m.bookChild(n, &d, cost); err != nil {
+			return err
+		}
 	} else if !s.reserved.IsZero() {
 		s.unknown = s.unknown.Add(s.reserved)
 	}

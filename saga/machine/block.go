@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/expr"
 )
@@ -100,8 +101,10 @@ type node struct {
 	override json.RawMessage
 	// child is the last saga that the step started; the nil UUID: none.
 	child        uuid.UUID
-	neverStarted bool // its compensation found that this saga does not exist
-	stubbed      bool // of a fork: its outcome is a stub
+	childSpent   retry.Money     // what was booked for it before it was undone
+	childTokens  saga.TokensView // likewise
+	neverStarted bool            // its compensation found that this saga does not exist
+	stubbed      bool            // of a fork: its outcome is a stub
 	// awaited says what the step waits for.
 	awaited  *saga.Awaited
 	approval bool     // of a call of an agent, or a step of a fork: a person has to approve it first

@@ -56,7 +56,8 @@ func reserveOf(s *saga.Step, r saga.Request) saga.Usage {
 func mayCost(s *saga.Step) bool {
 	_, priced := s.Body.(saga.Priced)
 	_, declared := declaredCost(s.Cost)
-	return priced || declared
+	_, runs := s.Body.(saga.Endowing)
+	return priced || declared || runs
 }
 
 // declaredCost returns the highest cost of an attempt by the author's `cost`, and false if there is

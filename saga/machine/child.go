@@ -45,6 +45,9 @@ func (m *Machine) kin(n *node) map[string]any {
 // outermost saga.
 func (m *Machine) Starter() string { return m.started.Starter() }
 
+// IsChild reports whether another saga has started this one.
+func (m *Machine) IsChild() bool { return m.started.Parent != nil }
+
 // childID returns the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time.
 // Repeated calls return the same id.
 func (m *Machine) childID(n *node) uuid.UUID {
@@ -129,14 +132,10 @@ const byParent = "parent"
 // no parent.
 func (m *Machine) Report() *saga.TaskResult {
 	switch {
-	case m.started.Parent == nil:
+	case m.started.Parent == nil, m.finished == nil && (!m.awaitingParent || m.reverted):
 		return nil
-	case m.finished == nil && m.awaitingParent && !m.reverted:
-		return &saga.TaskResult{Outcome: saga.TaskCompleted, Output: m.outputForParent}
-	case m.finished == nil:
-		return nil
-	case m.finished.Status == saga.Succeeded, m.reverted && m.finished.Status == saga.Compensated:
-		return &saga.TaskResult{Outcome: saga.TaskCompleted, Output: m.outputForParent}
+	case m.finished == nil, m.finished.Status == saga.Succeeded, m.reverted && m.finished.Status == saga.Compensated:
+		return &saga.TaskResult{Outcome: saga.TaskCompleted, Output: m.outputForParent, Child: m.childCost()}
 	}
 	f := &saga.Failure{Code: "child_failed", Title: "saga " + m.id.String() + " of " + m.started.Definition + " did not reach its goal"}
 	if r := m.finished.Reason; r != nil {
@@ -148,7 +147,7 @@ func (m *Machine) Report() *saga.TaskResult {
 			f.Detail += "; " + left.Path + " remains: " + left.Why
 		}
 	}
-	return &saga.TaskResult{Outcome: saga.TaskFailed, Error: f, InDoubt: m.finished.Status == saga.Failed && !m.reverted}
+	return &saga.TaskResult{Outcome: saga.TaskFailed, Error: f, InDoubt: m.finished.Status == saga.Failed && !m.reverted, Child: m.childCost()}
 }
 
 // Messages lists the messages to other sagas that are sent with the record that was applied last.

@@ -265,6 +265,9 @@ func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 	if o.Budget == nil {
 		return nil
 	}
+	if wrong := m.overParents(o.Budget.Amount, o.Budget.Tokens); wrong != nil {
+		return wrong
+	}
 	if used := m.tokens.input + m.tokens.output + m.tokens.reserved; o.Budget.Tokens < 0 || o.Budget.Tokens > 0 && o.Budget.Tokens < used {
 		return refusal("bad_budget", "the budget cannot be below the tokens already used and reserved", strconv.FormatInt(used, 10)+" tokens are used and reserved")
 	}
@@ -402,7 +405,7 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 	case "failed":
 		definite := s.state == blocked || s.state == exhausted && !s.doubt
 		ev, s.doubt = evGiveUp, false
-		m.settleCost(s, false)
+		m.settleCost(s, n.child != uuid.Nil) // a child that nobody waits for may still spend it
 		if s.failure == nil || !definite {
 			s.failure = &saga.Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
 		}

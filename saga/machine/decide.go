@@ -259,12 +259,19 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 			}
 		}
 	}
-	d := saga.IntentData{Request: request, RequestHash: hash}
+	d := saga.IntentData{RequestHash: hash}
 	if step.Use != nil && s.actionInput == nil {
 		d.Input = given
 	}
-	reserve := reserveOf(step, *request)
-	if way == journal.Do && !m.fits(reserve) {
+	if request, wait = m.endow(step, s, request); wait {
+		m.short = true
+		return nil
+	}
+	d.Request = request
+	reserve := reserveOf(step, *request).Add(m.childReserve(request))
+	if s.asksAgain(request) {
+		reserve = saga.Usage{Cost: s.unknown, Output: s.unknownTokens}
+	} else if way == journal.Do && !m.fits(reserve) {
 		return m.overBudget(n, s, reserve)
 	}
 	if !reserve.Cost.IsZero() {
@@ -361,7 +368,7 @@ func (m *Machine) overBudget(n *node, s *track, reserve saga.Usage) []Decision {
 		return nil
 	}
 	f := &saga.Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path, Detail: m.why(reserve)}
-	if m.asksForRaise() && !(n.model && !m.storesPrompts()) {
+	if m.asksForRaise() && m.mayRaise(reserve) && !(n.model && !m.storesPrompts()) {
 		// The steps of a session do not follow each other: what costs less need not wait, too.
 		m.short = m.session == nil
 		return m.escalateBudget(n, f)

@@ -48,8 +48,11 @@ type Machine struct {
 	vars    map[string]any
 	labels  map[string]string
 	account retry.Account
-	tokens  tokens
-	models  map[string]modelUse // by name
+	// children and childTokens are the part of what is spent that child sagas have spent.
+	children    retry.Money
+	childTokens saga.TokensView
+	tokens      tokens
+	models      map[string]modelUse // by name
 	// While deciding, short says that an attempt waits for money, so later attempts that may cost
 	// some are not decided.
 	short bool

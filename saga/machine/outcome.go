@@ -257,6 +257,10 @@ func (t *outcomeBuilder) result() json.RawMessage {
 // charge records the attempt's known use. Unknown use stays reserved. A request that was rejected
 // has used nothing, unless the answer says otherwise.
 func (t *outcomeBuilder) charge() {
+	if _, ok := t.step.Body.(saga.Spawner); ok {
+		t.chargeChild()
+		return
+	}
 	priced, ok := t.step.Body.(saga.Priced)
 	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
 	if !t.a.Sent {

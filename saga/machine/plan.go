@@ -203,7 +203,7 @@ func (p *planner) call(d Dispatch) error {
 	path := d.Send.Path
 	step := p.m.def.Step(path)
 	request := d.Send.Request
-	s := p.describe(path, reserveOf(step, request).Cost)
+	s := p.describe(path, reserveOf(step, request).Add(p.m.childReserve(&request)).Cost)
 	s.Request, s.Key = &request, d.Send.Key
 	if step.Pivot {
 		p.planUndo()

@@ -9,7 +9,6 @@ import (
 	"recourse/compensation"
 	"recourse/idempotency"
 	"recourse/journal"
-	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/history"
 )
@@ -104,15 +103,15 @@ func (m *Machine) Cost() saga.CostView {
 	if m.account.Budget != nil {
 		c.Budget = m.account.Budget.Decimal()
 	}
+	if t := m.childTokens; !m.children.IsZero() || t != (saga.TokensView{}) {
+		c.Children = &saga.ChildrenView{Spent: m.children.Decimal(), Tokens: t}
+	}
 	c.Tokens = saga.TokensView{Input: m.tokens.input, Output: m.tokens.output, Reserved: m.tokens.reserved, Budget: m.tokens.budget}
 	return c
 }
 
 // Ended reports whether the saga has ended.
 func (m *Machine) Ended() bool { return m.finished != nil }
-
-// Spent returns what the saga has spent so far.
-func (m *Machine) Spent() retry.Money { return m.account.Spent }
 
 // DefinitionVersion returns the name and the version of the saga's definition.
 func (m *Machine) DefinitionVersion() (name string, version saga.Version) {

@@ -49,6 +49,7 @@ func Add(c journal.Cost, tallies ...*Tally) error {
 			return unreadable(c, err)
 		}
 	}
+	sum.Cost = sum.Cost.Own()
 	for _, t := range tallies {
 		if err := t.add(c, &sum.Cost); err != nil {
 			return err

@@ -54,7 +54,7 @@ finally:
 `, `
 saga: asked
 input: {n: integer}
-budget: {amount: 0.10 USD, on_exceed: ask}
+budget: {amount: 0.08 USD, on_exceed: ask}
 steps:
   - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, cost: 0.02 USD, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
   - id: route
@@ -416,6 +416,44 @@ steps:
 finally:
   - {id: tell, emit: middle.ended, to: [log], data: {status: "${saga.status}"}}
 `, `
+saga: holding
+input: {n: integer}
+timeout: 200s
+budget: {amount: 0.90 USD, tokens: 2000, on_exceed: ask}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, cost: 0.05 USD, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: one, run: firm, input: {n: "${input.n}"}, budget: 0.40 USD}
+      - {id: two, run: shop, input: {n: "${input.n + 1}"}, budget: {amount: 0.12 USD, tokens: 900}}
+      - {id: b, http: "POST http://w/do/b", body: {}, cost: 0.03 USD, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: some
+    foreach: [0, "${input.n}"]
+    max_parallel: 2
+    on_item_error: collect
+    steps:
+      - {id: each, run: shop, input: {n: "${item}"}}
+  - {id: last, run: firm, input: {n: "${input.n}"}, on_error: continue}
+`, `
+saga: firm
+input: {n: integer}
+steps:
+  - {id: deep, run: shop, input: {n: "${input.n}"}}
+  - {id: x, http: "POST http://w/do/x", body: {}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/x?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: free, run: child, input: {n: "${input.n}"}, when: input.n % 3 == 0, budget: 0.01 USD, on_error: continue}
+finally:
+  - {id: tell, http: "POST http://w/do/tell", when: input.n % 2 == 0, body: {s: "${saga.status}"}, timeout: 1s, cost: 0.01 USD, in_doubt: ask, retry: 2}
+`, `
+saga: shop
+input: {n: integer}
+timeout: 60s
+budget: {amount: 0.08 USD, on_exceed: ask}
+steps:
+  - {id: x, http: "POST http://w/do/x", body: {n: "${input.n}"}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/x/${output.id}", timeout: 1s, cost: 0.01 USD, retry: {initial: 100ms}}}
+  - {id: y, task: pack, when: input.n % 2 == 1, cost: 0.03 USD, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms, attempts: 3}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+  - {id: z, http: "POST http://w/do/z", body: {}, cost: 0.04 USD, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {http: "DELETE http://w/do/z/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 5 == 3, fail: "a shop"}
+`, `
 saga: child
 input: {n: integer}
 timeout: 60s
@@ -448,7 +486,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled", "fresh"}
+	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled", "fresh", "holding"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

@@ -229,7 +229,7 @@ func (s *sim) help(h journal.Head) {
 				c = saga.Command{Do: saga.Resume{}}
 			} else if e.Way == journal.Do {
 				// The budget may be the cause.
-				s.send(h.ID, saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}})
+				s.send(h.ID, s.raise(h.ID))
 				c = saga.Command{Do: saga.Retry{NewKey: true}, Reason: "fixed"}
 			} else {
 				c = resolve("compensated", nil)
@@ -249,15 +249,31 @@ func (s *sim) help(h journal.Head) {
 		case saga.InboxSession:
 			c = saga.Command{Do: saga.Cancel{}, Reason: "its agent is gone"}
 		case saga.InboxBudget:
-			c = saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}}
+			c = s.raise(h.ID)
 		}
 		s.send(h.ID, c)
 	}
 }
 
+// raise returns the command that raises a saga's budget to 1.00 USD. If its parent has reserved
+// less for it, people try that only sometimes.
+func (s *sim) raise(id uuid.UUID) saga.Command {
+	b := &saga.BudgetData{Amount: "1.00", Currency: "USD"}
+	records, err := s.store.Records(ctx, id, 0, 1)
+	if err != nil {
+		panic(err)
+	}
+	var d saga.StartedData
+	mustRead(records[0], &d)
+	if d.Parent != nil && d.Parent.Budget != nil && s.aside.IntN(4) > 0 {
+		b = d.Parent.Budget
+	}
+	return saga.Command{Do: saga.Patch{Budget: b}}
+}
+
 // unhold returns what a person does about a step that is held.
 func (s *sim) unhold(e saga.Entry, in journal.Entry) saga.Command {
-	s.send(in.Saga, saga.Command{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}})
+	s.send(in.Saga, s.raise(in.Saga))
 	doubt := slices.Contains(e.Actions, "compensated")
 	id, live := s.world.did(e.Key)
 	switch n := s.aside.IntN(6); {

@@ -24,8 +24,10 @@ func Kind() dsl.Kind {
 	return dsl.Kind{
 		Name:  "run",
 		Value: json.RawMessage(`{"type": "string", "pattern": "` + target.String() + `"}`),
-		Keys:  []dsl.Key{{Name: "input", Schema: json.RawMessage(`true`)}},
-		Doc: "Runs another saga and waits for it: the newest version of a definition, or with `name@v3` that one, with `input`. It has a journal, a budget and a timeout of its own. The output is its output. " +
+		Keys: []dsl.Key{{Name: "input", Schema: json.RawMessage(`true`)},
+			{Name: "budget", Schema: json.RawMessage(`{"$ref": "#/$defs/endowment"}`)}},
+		Doc: "Runs another saga and waits for it: the newest version of a definition, or with `name@v3` that one, with `input`. It has a journal and a timeout of its own. The output is its output. " +
+			"What it costs counts for the budget of this saga, too: `budget` is the part that is reserved for it, else all that is left. " +
 			"A saga that succeeds as a child waits for its parent's end; if the parent fails, the child is undone as this step's compensation. A cancel of the parent goes down to it.",
 		Timeout: 30 * 1e9, // for the start, not for the saga
 		Fails:   dsl.ByAccident,
@@ -37,14 +39,16 @@ func Kind() dsl.Kind {
 type Body struct {
 	target string
 	input  *expr.Template // nil: null
+	budget *saga.Budget   // nil: what is left
 }
 
 var (
-	_ saga.Call    = (*Body)(nil)
-	_ saga.Spawner = (*Body)(nil)
-	_ saga.Call    = (*undo)(nil)
-	_ saga.Spawner = (*undo)(nil)
-	_ dsl.Undoes   = (*Body)(nil)
+	_ saga.Call     = (*Body)(nil)
+	_ saga.Spawner  = (*Body)(nil)
+	_ saga.Endowing = (*Body)(nil)
+	_ saga.Call     = (*undo)(nil)
+	_ saga.Spawner  = (*undo)(nil)
+	_ dsl.Undoes    = (*Body)(nil)
 )
 
 func decode(d *dsl.Decoder) saga.Body {
@@ -60,11 +64,20 @@ func decode(d *dsl.Decoder) saga.Body {
 	if b.target = name; ok {
 		d.Runs(d.Own(), name, input, b.input)
 	}
+	if n := d.Get("budget"); n != nil {
+		b.budget = d.Endowment(n)
+	}
+	if n := d.Get("cost"); n != nil {
+		d.Fail(n, "not_for_kind", "a run costs what the saga costs that it runs: limit it with `budget`")
+	}
 	if n := d.Get("timeout"); n != nil {
 		d.Fail(n, "not_for_kind", "a run has no timeout of its own: give the definition that it runs a `timeout`")
 	}
 	return b
 }
+
+// Endowment implements saga.Endowing.
+func (b *Body) Endowment() *saga.Budget { return b.budget }
 
 // Undo implements dsl.Undoes: a child is undone by its own compensations. Reverting it twice has
 // the same effect as once.

@@ -90,7 +90,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 		return saga.Answer{Code: "not_started", Detail: "definition " + name + " could not be read: " + err.Error()}
 	}
 	data, unique, findings := machine.Begin(def, machine.StartOptions{Version: version, Input: child.Input, Vars: c.Vars, Actor: "saga " + parent.String(), Traceparent: traceparent,
-		Parent: &saga.ParentData{Saga: parent.String(), Path: child.Path, Depth: child.Depth, Starter: child.Starter}})
+		Budget: machine.WithinBudget(def, child.Budget), Parent: &saga.ParentData{Saga: parent.String(), Path: child.Path, Depth: child.Depth, Starter: child.Starter, Budget: child.Budget}})
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}

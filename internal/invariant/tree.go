@@ -1,0 +1,163 @@
+package invariant
+
+import (
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// member is what a saga contributes to the money of the tree of sagas that it belongs to.
+type member struct {
+	id, parent uuid.UUID
+	limited    bool
+	limit      retry.Money // the highest budget that it had, if it is limited
+	loose      bool        // it had no budget when it started a child
+	own        retry.Money // what its steps spent before it was undone, without its children
+	spent      retry.Money // what its forward steps spent, with its children
+	total      retry.Money // what all its steps and undos spent, with its children
+	most       retry.Money // the most that was spent and reserved at a prefix before it was undone, with its children
+	held       map[uuid.UUID]*endowment
+}
+
+// endowment is what a parent has reserved for a child, and what it has booked in place of that.
+type endowment struct {
+	limit  retry.Money
+	cost   retry.Money // that the child has reported
+	booked retry.Money // the cost, and what is kept for it
+	known  bool        // the child has reported
+}
+
+// tree checks the part of invariant 35 about one saga: a saga with a budget starts a child only
+// with a part of it, which it reserves, and a child's budget never exceeds that part.
+func (c *sagaCheck) tree(t *sagaState) {
+	m := &member{id: t.ID, held: make(map[uuid.UUID]*endowment)}
+	m.limit, m.limited = t.limit()
+	c.v.member = m
+	started := t.started()
+	if p := started.Parent; p != nil {
+		m.parent = uuid.FromStringOrNil(p.Saga)
+		c.bounded(t.Records[0], p.Budget, started.Budget)
+		if p.Budget != nil && started.Budget == nil {
+			c.say(35, 1, "it has no budget, but its parent has reserved a part of its own for it")
+		}
+	}
+	a, all, children := newAccount(), newAccount(), make(map[way]uuid.UUID)
+	for i, r := range t.Records {
+		at := way{r.Path, r.Way}
+		undoing := t.planAt >= 0 && i >= t.planAt
+		switch d := t.data[i].(type) {
+		case *saga.CommandData:
+			if r.Kind != journal.Operator || d.Rejected != nil || d.Budget == nil {
+				break
+			}
+			if started.Parent != nil {
+				c.bounded(r, started.Parent.Budget, d.Budget)
+			}
+			if b := amount(d.Budget.Amount); d.Budget.Amount != "" && (!m.limited || b.Cmp(m.limit) > 0) {
+				m.limit, m.limited = b, true
+			}
+		case *saga.IntentData:
+			if d.Request == nil || d.Request.Child == nil || r.Attempt == 0 {
+				break
+			}
+			again := children[at]
+			children[at] = uuid.FromStringOrNil(d.Request.Child.Saga)
+			if r.Way == journal.Do {
+				c.endow(m, r, d, again)
+			}
+		case *saga.OutcomeData:
+			cost := amount(d.Cost)
+			if r.Way == journal.Do {
+				m.spent = m.spent.Add(cost)
+			}
+			if e := m.held[children[at]]; e != nil {
+				e.cost = e.cost.Add(cost)
+				e.booked = e.cost.Add(amount(d.Kept))
+				e.known = e.known || d.Cost != "" && r.Class != journal.Transient
+			} else if !undoing && children[at].IsNil() && !isOwn(r.Path) {
+				m.own = m.own.Add(cost)
+			}
+		}
+		all.take(r, t.data[i])
+		if undoing {
+			continue
+		}
+		a.take(r, t.data[i])
+		if used := a.spent.Add(a.reserved); used.Cmp(m.most) > 0 {
+			m.most = used
+		}
+	}
+	m.total = all.spent
+}
+
+// bounded checks that a budget which a child gets is within the part that its parent has reserved.
+func (c *sagaCheck) bounded(r journal.Record, part, b *saga.BudgetData) {
+	if part == nil || b == nil {
+		return
+	}
+	if part.Amount != "" && amount(b.Amount).Cmp(amount(part.Amount)) > 0 {
+		c.say(35, r.Seq, "its budget is %s, but its parent has reserved %s for it", b.Amount, part.Amount)
+	}
+	if part.Tokens > 0 && b.Tokens > part.Tokens {
+		c.say(35, r.Seq, "its budget is %d tokens, but its parent has reserved %d for it", b.Tokens, part.Tokens)
+	}
+}
+
+// endow checks and notes the intent to start a child. again is the child of the step's last intent.
+func (c *sagaCheck) endow(m *member, r journal.Record, d *saga.IntentData, again uuid.UUID) {
+	child, b := uuid.FromStringOrNil(d.Request.Child.Saga), d.Request.Child.Budget
+	switch {
+	case !m.limited, again == child && m.held[child] == nil: // it got no budget when it was first asked for
+		m.loose = true
+		return
+	case again == child: // what is reserved for it stays
+		return
+	case b == nil || b.Amount == "":
+		c.say(35, r.Seq, "it starts saga %s without a part of its budget", child)
+		return
+	}
+	e := &endowment{limit: amount(b.Amount)}
+	if got := amount(d.Reserve); got.Cmp(e.limit) != 0 {
+		c.say(35, r.Seq, "it reserves %s for saga %s, whose budget is %s", got.Decimal(), child, b.Amount)
+	}
+	m.held[child] = e
+}
+
+// eachTree checks the part of invariant 35 about all sagas together: no child uses more than its
+// parent has reserved for it, or has booked for it after its report, and the steps of a tree spend
+// no more than the budget of its root.
+func (c *Checker) eachTree() {
+	root := func(m *member) *member {
+		for c.members[m.parent] != nil {
+			m = c.members[m.parent]
+		}
+		return m
+	}
+	spent, loose := make(map[uuid.UUID]retry.Money), make(map[uuid.UUID]bool)
+	for _, m := range c.members {
+		top := root(m).id
+		spent[top] = spent[top].Add(m.own)
+		loose[top] = loose[top] || m.loose
+		p := c.members[m.parent]
+		if p == nil || p.held[m.id] == nil {
+			continue
+		}
+		e := p.held[m.id]
+		if m.most.Cmp(e.limit) > 0 {
+			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has spent and reserved " + m.most.Decimal() + ", but its parent has reserved " + e.limit.Decimal() + " for it"})
+		}
+		if e.cost.Cmp(m.total) > 0 && !c.cfg.Clock.IsZero() {
+			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has spent " + m.total.Decimal() + " in all, but its parent has booked " + e.cost.Decimal() + " as its cost"})
+		}
+		if e.known && m.spent.Cmp(e.booked) > 0 && !c.cfg.Clock.IsZero() {
+			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has spent " + m.spent.Decimal() + ", but its parent has booked " + e.booked.Decimal() + " for it"})
+		}
+	}
+	for id, sum := range spent {
+		if m := c.members[id]; m.limited && !loose[id] && sum.Cmp(m.limit) > 0 {
+			c.found = append(c.found, Violation{N: 35, Saga: id, Text: "it and its children have spent " + sum.Decimal() + " of " + m.limit.Decimal()})
+		}
+	}
+}

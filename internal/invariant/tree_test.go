@@ -1,0 +1,88 @@
+package invariant_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/invariant"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// family is a parent with a budget, whose step one runs a child.
+type family struct {
+	parent, child uuid.UUID
+	part          string // of the budget, in the intent
+	reserve       string // in the intent
+	cost          string // in the outcome
+	spent         string // by the child's step
+	limit         string // of the child
+}
+
+func (f *family) sagas() []invariant.Saga {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := func(id uuid.UUID, list ...journal.Record) []journal.Record {
+		var prev []byte
+		for i := range list {
+			list[i].Seq, list[i].At, list[i].Node = int64(i+1), at.Add(time.Duration(i)*time.Second), "n1"
+			if list[i].Kind == journal.Intent || list[i].Kind == journal.Outcome {
+				list[i].Way, list[i].Attempt = journal.Do, 1
+			}
+			journal.Seal(id, prev, &list[i])
+			prev = list[i].Hash
+		}
+		return list
+	}
+	usd := func(amount string) *saga.BudgetData { return &saga.BudgetData{Amount: amount, Currency: "USD"} }
+	parent := records(f.parent,
+		journal.Record{Kind: journal.Started, Data: saga.Encode(saga.StartedData{Definition: "p", Budget: usd("1.00")})},
+		journal.Record{Kind: journal.Intent, Path: "one", Data: saga.Encode(saga.IntentData{Reserve: f.reserve,
+			Request: &saga.Request{Child: &saga.ChildRequest{Saga: f.child.String(), Parent: f.parent.String(), Budget: usd(f.part)}}})},
+		journal.Record{Kind: journal.Outcome, Path: "one", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.cost, Next: saga.NextDone})},
+		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
+	)
+	child := records(f.child,
+		journal.Record{Kind: journal.Started, Data: saga.Encode(saga.StartedData{Definition: "c", Budget: usd(f.limit), Parent: &saga.ParentData{Saga: f.parent.String(), Path: "one", Depth: 1, Budget: usd(f.part)}})},
+		journal.Record{Kind: journal.Intent, Path: "a", Data: saga.Encode(saga.IntentData{Reserve: f.spent, Request: &saga.Request{Method: "POST", URL: "http://w/a"}})},
+		journal.Record{Kind: journal.Outcome, Path: "a", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.spent, Next: saga.NextDone})},
+		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
+	)
+	return []invariant.Saga{{ID: f.parent, Records: parent}, {ID: f.child, Records: child}}
+}
+
+func TestTree(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spin func(*family)
+		want string // "" for none
+	}{
+		"right":                     {func(*family) {}, ""},
+		"not reserved":              {func(f *family) { f.reserve = "" }, "it reserves 0 for saga"},
+		"more than reserved":        {func(f *family) { f.spent, f.cost, f.limit = "0.60", "0.60", "0.50" }, "but its parent has reserved 0.50 for it"},
+		"more than was booked":      {func(f *family) { f.cost = "0.10" }, "but its parent has booked 0.10 for it"},
+		"booked too much":           {func(f *family) { f.cost = "0.30" }, "it has spent 0.20 in all, but its parent has booked 0.30 as its cost"},
+		"a higher limit":            {func(f *family) { f.limit = "0.70" }, "its budget is 0.70"},
+		"more than the whole tree":  {func(f *family) { f.part, f.reserve, f.limit, f.spent, f.cost = "1.20", "1.20", "1.20", "1.20", "1.20" }, "it and its children have spent 1.20 of 1.00"},
+		"a part that is not a part": {func(f *family) { f.part = "" }, "without a part of its budget"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &family{parent: uuid.Must(uuid.NewV7()), child: uuid.Must(uuid.NewV7()), part: "0.50", reserve: "0.50", cost: "0.20", spent: "0.20", limit: "0.50"}
+			tt.spin(f)
+			c := invariant.New(invariant.Config{Clock: time.Now()})
+			for _, s := range f.sagas() {
+				c.Add(c.Check(s))
+			}
+			found := ""
+			for _, v := range c.End() {
+				if v.N == 35 {
+					found += v.String() + "\n"
+				}
+			}
+			if tt.want == "" && found != "" || !strings.Contains(found, tt.want) {
+				t.Errorf("found %q, want %q", found, tt.want)
+			}
+		})
+	}
+}
