@@ -17,12 +17,12 @@ type account struct {
 	spent, reserved retry.Money
 	inFlight        map[way]retry.Money // of the attempt in flight
 	unknown         map[way]retry.Money // of attempts whose cost is unknown, and what a child may still cost
-	runs            map[way]bool        // whether the step runs a saga
+	child           map[way]string      // the last saga that a step has run
 	asked           map[string]bool     // whether the last status check was conclusive, by its step's path
 }
 
 func newAccount() account {
-	return account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), runs: make(map[way]bool), asked: make(map[string]bool)}
+	return account{inFlight: make(map[way]retry.Money), unknown: make(map[way]retry.Money), child: make(map[way]string), asked: make(map[string]bool)}
 }
 
 // budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
@@ -56,7 +56,7 @@ func (c *sagaCheck) budget(t *sagaState) {
 func (a *account) beyond(r journal.Record, data any) retry.Money {
 	d, ok := data.(*saga.OutcomeData)
 	cost, reserved := retry.Money{}, a.inFlight[way{r.Path, r.Way}]
-	if ok && r.Way == journal.Do && (isOwn(r.Path) || a.runs[way{r.Path, r.Way}] && d.Error != nil) {
+	if ok && r.Way == journal.Do && (isOwn(r.Path) || a.child[way{r.Path, r.Way}] != "" && d.Error != nil) {
 		cost = amount(d.Cost)
 	}
 	if cost.Cmp(reserved) <= 0 {
@@ -70,8 +70,12 @@ func (a *account) take(r journal.Record, data any) {
 	switch d := data.(type) {
 	case *saga.IntentData:
 		if d.Request != nil && d.Request.Child != nil {
-			a.runs[at] = true
-			a.release(at) // it is for the same child
+			if child := d.Request.Child.Saga; a.child[at] == child {
+				a.release(at)
+			} else { // what is reserved for the child before stays reserved
+				a.child[at] = child
+				delete(a.unknown, at)
+			}
 		}
 		a.inFlight[at] = amount(d.Reserve)
 		a.reserved = a.reserved.Add(a.inFlight[at])
@@ -84,7 +88,7 @@ func (a *account) take(r journal.Record, data any) {
 		} else {
 			a.unknown[at] = a.unknown[at].Add(a.inFlight[at])
 		}
-		if a.runs[at] && d.Cost != "" { // a report about the whole child
+		if a.child[at] != "" && d.Cost != "" { // a report about the whole child
 			at := way{r.Path, journal.Do}
 			a.release(at)
 			a.unknown[at] = amount(d.Kept)
@@ -108,7 +112,7 @@ func (a *account) take(r journal.Record, data any) {
 // settle moves an unknown amount to spent, or releases it, when it is known whether the effect
 // happened.
 func (a *account) settle(at way, happened bool) {
-	if happened || a.runs[at] { // a child that nobody waits for may still spend it
+	if happened || a.child[at] != "" { // a child that nobody waits for may still spend it
 		a.spent = a.spent.Add(a.unknown[at])
 	}
 	a.release(at)

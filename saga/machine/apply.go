@@ -183,6 +183,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	if sp, ok := n.step.Body.(saga.Spawner); ok && s == &n.forward {
 		if child := sp.Child(*d.Request); child != n.child {
 			n.child, n.childSpent, n.childTokens = child, retry.Money{}, saga.TokensView{}
+			s.unknown, s.unknownTokens = retry.Money{}, 0 // it stays reserved for the child before
 		}
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
