@@ -43,6 +43,7 @@ func (c *sagaCheck) tree(t *sagaState) {
 			c.say(35, 1, "it has no budget, but its parent has reserved a part of its own for it")
 		}
 	}
+	var exempt retry.Money
 	a, all, children := newAccount(), newAccount(), make(map[way]uuid.UUID)
 	for i, r := range t.Records {
 		at := way{r.Path, r.Way}
@@ -84,8 +85,9 @@ func (c *sagaCheck) tree(t *sagaState) {
 		if undoing {
 			continue
 		}
+		exempt = exempt.Add(a.beyond(r, t.data[i])) // as that of a child which undid what it had done
 		a.take(r, t.data[i])
-		if used := a.spent.Add(a.reserved); used.Cmp(m.most) > 0 {
+		if used := a.spent.Add(a.reserved).Sub(exempt); used.Cmp(m.most) > 0 {
 			m.most = used
 		}
 	}
