@@ -1,8 +1,11 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -63,4 +66,33 @@ func TestFollow(t *testing.T) {
 			t.Errorf("of %d records (-store +feed):\n%s", len(want), diff)
 		}
 	})
+}
+
+// lateStore is a store whose appends are durable for a while before the engine knows it.
+type lateStore struct{ journal.Store }
+
+func (s lateStore) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	defer time.Sleep(150 * time.Millisecond)
+	return s.Store.Append(ctx, node, batch)
+}
+
+// A request sees what the response to an earlier one has shown, even if the engine does not know
+// yet that it is durable.
+func TestSharedSessionIsFresh(t *testing.T) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newFixtureOn(t, lateStore{open(t)})
+			a := openAgent(t, x, "")
+			for i := range 3 {
+				body := fmt.Sprintf(`{"id": "step%d", "effect": "irreversible"}`, i)
+				a.begin(201, body)
+				a.follow()
+				a.do("POST", "/steps", body).problem(409, "in_doubt")
+				x.do("POST", fmt.Sprintf("/v1/sagas/%s/steps/own.step%d/resolve", a.id, i), `{"outcome": "retry", "reason": "do it"}`, header{"If-Match", "*"}).want(200)
+				a.begin(201, body)
+				a.finish(fmt.Sprintf("step%d", i), `{"attempt": 2, "status": "succeeded"}`).want(200)
+			}
+		})
+	}
 }

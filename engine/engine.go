@@ -436,8 +436,8 @@ func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { retu
 func (e *Engine) Follow(id uuid.UUID) *journal.Feed { return e.hub.feed(id) }
 
 // LastSeq returns the seq of the last record of a session's journal if this node knows it: it has
-// the session in memory, and the lease that makes it the only writer. Otherwise ok is false.
-// Records that were committed during the call may be missing.
+// the session in memory, appends nothing to it at the moment, and has the lease that makes it the
+// only writer. Otherwise ok is false. Records that were committed during the call may be missing.
 func (e *Engine) LastSeq(session uuid.UUID) (seq int64, ok bool) {
 	if !e.lease.valid() {
 		return 0, false

@@ -99,7 +99,20 @@ func (h *hub) advanced(a Advanced) {
 	}
 }
 
-// last returns the seq of the last record of a session in this node's memory.
+// appending is called before a batch is appended. It forgets the last records of its sessions,
+// until advanced: a reader of the store may see the new ones before this node knows them.
+func (h *hub) appending(batch []journal.Append) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range batch {
+		if len(batch[i].Records) > 0 {
+			delete(h.sessions, batch[i].Saga)
+		}
+	}
+}
+
+// last returns the seq of the last record of a session in this node's memory, and false while an
+// append to it is in flight.
 func (h *hub) last(id uuid.UUID) (seq int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -123,6 +123,7 @@ func (l *laneLoop) do(eff Effect) {
 			began := time.Now()
 			l.committing.Store(&began)
 		}
+		e.hub.appending(eff.Batch)
 		l.commit <- eff
 	case Perform:
 		e.workers.do(func() { l.perform(eff) })
