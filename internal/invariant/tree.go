@@ -74,9 +74,7 @@ func (c *sagaCheck) tree(t *sagaState) {
 				m.spent = m.spent.Add(cost)
 			}
 			if e := m.held[children[at]]; e != nil {
-				e.cost = e.cost.Add(cost)
-				e.booked = e.cost.Add(amount(d.Kept))
-				e.known = e.known || d.Cost != "" && r.Class != journal.Transient
+				c.report(e, r, d)
 			} else if !undoing && children[at].IsNil() && !isOwn(r.Path) {
 				m.own = m.own.Add(cost)
 			}
@@ -92,6 +90,20 @@ func (c *sagaCheck) tree(t *sagaState) {
 		}
 	}
 	m.total = all.spent
+}
+
+// report notes what an outcome says of a child's cost. What the parent has booked before stays if
+// the outcome says nothing.
+func (c *sagaCheck) report(e *endowment, r journal.Record, d *saga.OutcomeData) {
+	if d.Cost == "" {
+		if r.Class == journal.Succeeded && !d.Stubbed {
+			c.say(35, r.Seq, "it does not say what its child has cost")
+		}
+		return
+	}
+	e.cost = e.cost.Add(amount(d.Cost))
+	e.booked = e.cost.Add(amount(d.Kept))
+	e.known = e.known || r.Class != journal.Transient
 }
 
 // bounded checks that a budget which a child gets is within the part that its parent has reserved.

@@ -193,6 +193,8 @@ func (t *outcomeBuilder) chargeChild() {
 		c = *t.a.Report.Child
 	case t.a.Sent || t.s.doubt: // a child may have been started
 		return
+	case t.s == &t.n.compensation && t.a.Code != saga.NoSaga: // a child exists, and may still cost something
+		return
 	}
 	spent, err := retry.Amount(c.Spent, c.Currency)
 	if err != nil || c.Currency != t.m.currency() && !(spent.IsZero() && c.Reserved == "") {

@@ -21,9 +21,19 @@ func (s *sim) violate(id uuid.UUID, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !id.IsNil() {
 		text = "saga " + id.String() + ": " + text
-		s.result.Journals[id] = s.records(id)
+		s.show(id)
 	}
 	s.result.Violations = append(s.result.Violations, text)
+}
+
+// show adds the journals of a saga and of those above it to what a violation prints.
+func (s *sim) show(id uuid.UUID) {
+	records := s.records(id)
+	s.result.Journals[id] = records
+	var started saga.StartedData
+	if len(records) > 0 && records[0].Decode(&started) == nil && started.Parent != nil {
+		s.show(uuid.FromStringOrNil(started.Parent.Saga))
+	}
 }
 
 func (s *sim) heads() []journal.Head {

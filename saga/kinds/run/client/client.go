@@ -171,9 +171,12 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	}
 	switch report := m.Report(); m.Status() {
 	case saga.Compensated:
-		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("null")}
+		// Also if the child was undone because it failed, which its report says.
+		return (&saga.TaskResult{Outcome: saga.TaskCompleted, Output: json.RawMessage("null"), Child: report.Child}).Answer()
 	case saga.Succeeded:
-		return refused("child_succeeded", "saga %s has ended as succeeded, and can no longer be undone", id)
+		a := refused("child_succeeded", "saga %s has ended as succeeded, and can no longer be undone", id)
+		a.Report = &saga.Report{Child: report.Child}
+		return a
 	case saga.Failed:
 		report.InDoubt = false // the effects that remain will not change: a person must act
 		return report.Answer()

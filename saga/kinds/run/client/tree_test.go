@@ -1,10 +1,14 @@
 package client_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"recourse/engine"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 const spender = `saga: spender
@@ -45,3 +49,45 @@ func TestOneBudget(t *testing.T) {
 		})
 	}
 }
+
+// The end of the first attempt to undo a child is not known, and the child is undone before the
+// second one: the parent books what the child has cost all the same, and keeps nothing reserved. A
+// look at the child that fails before that frees nothing.
+func TestUndoneChildIsBooked(t *testing.T) {
+	for name, answer := range map[string]saga.Answer{
+		"lost":      {Sent: true, Code: "connection", Detail: "lost"},
+		"not asked": {Code: "not_started", Detail: "the child could not be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, spender+"finally:\n  - {id: tell, http: \"POST http://w/tell\", body: {}, cost: 0.01 USD}\n",
+				"saga: payer\nbudget: 0.20 USD\nsteps:\n  - {id: one, run: spender, budget: 0.10 USD}\n  - {id: no, http: \"POST http://w/no\", body: {}}\n")
+			r.world.stop["POST no"] = true
+			r.stop()
+			var asked atomic.Int64
+			r.bootWith(r.store, func(c engine.Caller) engine.Caller {
+				return callerFunc(func(ctx context.Context, req saga.Request) saga.Answer {
+					if !req.Child.Revert || asked.Add(1) > 1 {
+						return c.Call(ctx, req)
+					}
+					if answer.Sent {
+						c.Call(ctx, req)
+					}
+					return answer
+				})
+			})
+			id := r.start("payer", "null")
+			if !answer.Sent {
+				r.await(id, "after the first attempt", func(*machine.Machine) bool { return asked.Load() == 1 })
+				r.await(id, "in backoff", func(m *machine.Machine) bool { return m.Cost().Reserved == "0.05" })
+			}
+			c := r.ends(id, saga.Compensated).Cost()
+			if c.Spent != "0.06" || c.Children.Spent != "0.06" || strings.Trim(c.Reserved, "0.") != "" {
+				t.Errorf("cost %+v, of it children %+v", c, c.Children)
+			}
+		})
+	}
+}
+
+type callerFunc func(ctx context.Context, r saga.Request) saga.Answer
+
+func (f callerFunc) Call(ctx context.Context, r saga.Request) saga.Answer { return f(ctx, r) }
