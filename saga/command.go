@@ -144,6 +144,21 @@ type (
 	Release struct{}
 	// Revert is a parent's decision that a child that has reached its goal is undone.
 	Revert struct{}
+	// Reserve reserves a part of the saga's budget for a session that belongs to the saga.
+	Reserve struct {
+		Key string `json:"key"` // of the session's start
+		// Part is the most that the session may cost. Without it, or without one of its parts, that
+		// is all that is left. The record has what was reserved.
+		Part *BudgetData `json:"part,omitempty"`
+		// Session is the id that the session will have. The saga chooses it.
+		Session string `json:"session,omitempty"`
+	}
+	// Settle reports what such a session has cost. It has ended.
+	Settle struct {
+		Key     string    `json:"key"` // that of the Reserve
+		Session string    `json:"session"`
+		Cost    ChildCost `json:"cost"`
+	}
 	// EndTask reports how an attempt ended that a worker or a child saga made.
 	EndTask struct {
 		Way     journal.Way `json:"way,omitempty"`
@@ -173,6 +188,8 @@ func (Signal) Verb() string        { return "signal" }
 func (Release) Verb() string       { return "release" }
 func (Revert) Verb() string        { return "revert" }
 func (EndTask) Verb() string       { return "task" }
+func (Reserve) Verb() string       { return "reserve" }
+func (Settle) Verb() string        { return "settle" }
 
 func (o Cancel) record(d *CommandData)    { d.Mode = o.Mode }
 func (Pause) record(*CommandData)         {}
@@ -196,6 +213,12 @@ func (Signal) record(*CommandData)      {}
 func (Release) record(*CommandData)     {}
 func (Revert) record(*CommandData)      {}
 func (EndTask) record(*CommandData)     {}
+func (o Reserve) record(d *CommandData) {
+	d.Session = &SessionPart{ID: o.Session, Key: o.Key, Part: o.Part}
+}
+func (o Settle) record(d *CommandData) {
+	d.Session = &SessionPart{ID: o.Session, Key: o.Key, Cost: &o.Cost}
+}
 
 // operations decode operations, by name.
 var operations = map[string]func(doc []byte) (Operation, error){
@@ -219,6 +242,8 @@ var operations = map[string]func(doc []byte) (Operation, error){
 	Release{}.Verb():       decodeOperation[Release],
 	Revert{}.Verb():        decodeOperation[Revert],
 	EndTask{}.Verb():       decodeOperation[EndTask],
+	Reserve{}.Verb():       decodeOperation[Reserve],
+	Settle{}.Verb():        decodeOperation[Settle],
 }
 
 func decodeOperation[T Operation](doc []byte) (Operation, error) {

@@ -69,6 +69,7 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
+	BelongsTo  *BelongsTo                 `json:"belongs_to,omitempty"` // of a session
 	// RetryFrom is the step of RetryOf from which this saga goes on. Of the steps before it, this
 	// saga takes over the outcomes of those in Reused.
 	RetryFrom string   `json:"retry_from,omitempty"`
@@ -269,6 +270,17 @@ type CommandData struct {
 	Shown    string   `json:"shown,omitempty"`
 	Role     string   `json:"role,omitempty"` // and the actor's role, because approvers may be roles
 	Rejected *Failure `json:"rejected,omitempty"`
+	// Session is the session that a Reserve or a Settle is about.
+	Session *SessionPart `json:"session,omitempty"`
+}
+
+// SessionPart is what a saga reserves of its budget for a session that belongs to it, or what that
+// session has cost.
+type SessionPart struct {
+	ID   string      `json:"id"`
+	Key  string      `json:"key"`            // under which the session is started
+	Part *BudgetData `json:"part,omitempty"` // nil: the saga has no budget, and gives none
+	Cost *ChildCost  `json:"cost,omitempty"` // in a Settle
 }
 
 // Status is a saga's status.
@@ -374,6 +386,16 @@ type ParentData struct {
 	Starter string `json:"starter,omitempty"`
 	// Budget is what the parent has reserved for this saga, a limit that nobody raises; nil: the
 	// parent has no budget.
+	Budget *BudgetData `json:"budget,omitempty"`
+}
+
+// BelongsTo names the saga to which a session belongs. It is the session's parent only as far as
+// money goes: neither decides what becomes of the other.
+type BelongsTo struct {
+	Saga string `json:"saga"`
+	Key  string `json:"key"` // under which that saga has reserved the budget
+	// Budget is what that saga has reserved for the session, a limit that nobody raises; nil: that
+	// saga has no budget.
 	Budget *BudgetData `json:"budget,omitempty"`
 }
 

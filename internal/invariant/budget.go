@@ -54,6 +54,12 @@ func (c *sagaCheck) budget(t *sagaState) {
 // undone what it did, is more than its reservation. The money is spent, so it counts although it
 // may exceed the budget.
 func (a *account) beyond(r journal.Record, data any) retry.Money {
+	if c, ok := data.(*saga.CommandData); ok && c.Session != nil && c.Session.Cost != nil && c.Rejected == nil { // it has undone what it did, or its own steps were dearer
+		cost, reserved := amount(c.Session.Cost.Spent), a.inFlight[guestOf(c.Session)]
+		if cost.Cmp(reserved) > 0 {
+			return cost.Sub(reserved)
+		}
+	}
 	d, ok := data.(*saga.OutcomeData)
 	cost, reserved := retry.Money{}, a.inFlight[way{r.Path, r.Way}]
 	if ok && r.Way == journal.Do && (isOwn(r.Path) || a.child[way{r.Path, r.Way}] != "" && d.Error != nil) {
@@ -63,6 +69,22 @@ func (a *account) beyond(r journal.Record, data any) retry.Money {
 		return retry.Money{}
 	}
 	return cost.Sub(reserved)
+}
+
+// guestOf returns where an account has what is reserved for a session that belongs to the saga.
+func guestOf(s *saga.SessionPart) way { return way{path: "session " + s.Key} }
+
+// guest takes over what is reserved for a session, or what it has cost.
+func (a *account) guest(s *saga.SessionPart) {
+	at := guestOf(s)
+	switch {
+	case s.Cost != nil:
+		a.spent, a.reserved = a.spent.Add(amount(s.Cost.Spent)), a.reserved.Sub(a.inFlight[at]).Add(amount(s.Cost.Reserved))
+		delete(a.inFlight, at)
+	case s.Part != nil:
+		a.inFlight[at] = amount(s.Part.Amount)
+		a.reserved = a.reserved.Add(a.inFlight[at])
+	}
 }
 
 func (a *account) take(r journal.Record, data any) {
@@ -103,6 +125,9 @@ func (a *account) take(r journal.Record, data any) {
 			a.settle(at, false)
 		}
 	case *saga.CommandData:
+		if d.Rejected == nil && d.Session != nil {
+			a.guest(d.Session)
+		}
 		if d.Rejected == nil && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
 			a.settle(at, d.Outcome != "failed")
 		}
@@ -215,6 +240,17 @@ func (c *sagaCheck) tokens(t *sagaState) {
 			}
 			if d.Budget != nil && d.Budget.Tokens > 0 {
 				limit = d.Budget.Tokens
+			}
+			if g := d.Session; g != nil && g.Cost != nil {
+				at := guestOf(g)
+				used, reserved = used+g.Cost.Tokens.Input+g.Cost.Tokens.Output, reserved-inFlight[at]+g.Cost.Tokens.Reserved
+				delete(inFlight, at)
+			} else if g != nil && g.Part != nil && limit > 0 {
+				inFlight[guestOf(g)] = g.Part.Tokens
+				if reserved += g.Part.Tokens; used+reserved > limit {
+					c.say(15, r.Seq, "with record %d, %d tokens are used and %d reserved, which is more than %d", r.Seq, used, reserved, limit)
+					return
+				}
 			}
 			if d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated" {
 				settle(at, d.Outcome != "failed")

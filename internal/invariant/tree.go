@@ -19,6 +19,7 @@ type member struct {
 	total      retry.Money // what all its steps and undos spent, with its children
 	most       retry.Money // the most that was spent and reserved at a prefix before it was undone, with its children
 	held       map[uuid.UUID]*endowment
+	guests     map[string]bool // the keys of sessions that belong to it
 }
 
 // endowment is what a parent has reserved for a child, and what it has booked in place of that.
@@ -32,16 +33,19 @@ type endowment struct {
 // tree checks the part of invariant 35 about one saga: a saga with a budget starts a child only
 // with a part of it, which it reserves, and a child's budget never exceeds that part.
 func (c *sagaCheck) tree(t *sagaState) {
-	m := &member{id: t.ID, held: make(map[uuid.UUID]*endowment)}
+	m := &member{id: t.ID, held: make(map[uuid.UUID]*endowment), guests: make(map[string]bool)}
 	m.limit, m.limited = t.limit()
 	c.v.member = m
 	started := t.started()
 	if p := started.Parent; p != nil {
 		m.parent = uuid.FromStringOrNil(p.Saga)
-		c.bounded(t.Records[0], p.Budget, started.Budget)
-		if p.Budget != nil && started.Budget == nil {
-			c.say(35, 1, "it has no budget, but its parent has reserved a part of its own for it")
-		}
+	} else if p := started.BelongsTo; p != nil {
+		m.parent = uuid.FromStringOrNil(p.Saga)
+	}
+	part := t.part()
+	c.bounded(t.Records[0], part, started.Budget)
+	if part != nil && started.Budget == nil {
+		c.say(35, 1, "it has no budget, but its parent has reserved a part of its own for it")
 	}
 	var exempt retry.Money
 	a, all, children := newAccount(), newAccount(), make(map[way]uuid.UUID)
@@ -50,12 +54,13 @@ func (c *sagaCheck) tree(t *sagaState) {
 		undoing := t.planAt >= 0 && i >= t.planAt
 		switch d := t.data[i].(type) {
 		case *saga.CommandData:
+			if d.Session != nil && d.Rejected == nil {
+				c.guest(m, r, d.Session)
+			}
 			if r.Kind != journal.Operator || d.Rejected != nil || d.Budget == nil {
 				break
 			}
-			if started.Parent != nil {
-				c.bounded(r, started.Parent.Budget, d.Budget)
-			}
+			c.bounded(r, part, d.Budget)
 			if b := amount(d.Budget.Amount); d.Budget.Amount != "" && (!m.limited || b.Cmp(m.limit) > 0) {
 				m.limit, m.limited = b, true
 			}
@@ -90,6 +95,45 @@ func (c *sagaCheck) tree(t *sagaState) {
 		}
 	}
 	m.total = all.spent
+}
+
+// guest checks and notes what a saga reserves for a session that belongs to it, or books for it.
+func (c *sagaCheck) guest(m *member, r journal.Record, s *saga.SessionPart) {
+	id := uuid.FromStringOrNil(s.ID)
+	e := m.held[id]
+	if s.Cost == nil {
+		if m.guests[s.Key] {
+			c.say(35, r.Seq, "it reserves twice for the session with the key %q", s.Key)
+		}
+		m.guests[s.Key] = true
+	}
+	switch {
+	case s.Cost != nil && e != nil:
+		if e.known {
+			c.say(35, r.Seq, "session %s has reported its cost twice", id)
+		}
+		e.cost, e.known = amount(s.Cost.Spent), true
+		e.booked = e.cost.Add(amount(s.Cost.Reserved))
+		m.spent = m.spent.Add(e.cost)
+	case s.Cost != nil:
+	case !m.limited:
+		m.loose = true
+	case s.Part == nil || s.Part.Amount == "":
+		c.say(35, r.Seq, "it reserves no part of its budget for session %s", id)
+	default:
+		m.held[id] = &endowment{limit: amount(s.Part.Amount)}
+	}
+}
+
+// part returns what the saga's parent has reserved for it; nil: nothing.
+func (t *sagaState) part() *saga.BudgetData {
+	switch d := t.started(); {
+	case d.Parent != nil:
+		return d.Parent.Budget
+	case d.BelongsTo != nil:
+		return d.BelongsTo.Budget
+	}
+	return nil
 }
 
 // report notes what an outcome says of a child's cost. What the parent has booked before stays if

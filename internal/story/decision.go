@@ -90,6 +90,9 @@ func (t *Teller) command(e *history.Event, d *saga.CommandData) []Line {
 	if d.Outcome != "" {
 		text += " as " + d.Outcome
 	}
+	if d.Session != nil {
+		text = session(d.Session)
+	}
 	if d.Budget != nil {
 		text += ", budget " + budget(*d.Budget)
 	}
@@ -117,6 +120,19 @@ func phrase(d *saga.CommandData) string {
 		return "retry under a new key"
 	}
 	return d.Kind
+}
+
+// session says what a record tells about a session that belongs to the saga.
+func session(s *saga.SessionPart) string {
+	switch {
+	case s.Cost != nil && s.Cost.Reserved != "":
+		return "session " + s.ID + " has ended; it has cost " + budget(saga.BudgetData{Amount: s.Cost.Spent, Currency: s.Cost.Currency}) + ", and perhaps " + s.Cost.Reserved + " more"
+	case s.Cost != nil:
+		return "session " + s.ID + " has ended; it has cost " + budget(saga.BudgetData{Amount: s.Cost.Spent, Currency: s.Cost.Currency})
+	case s.Part != nil:
+		return "reserves " + budget(*s.Part) + " for session " + s.ID
+	}
+	return "session " + s.ID + " belongs to it"
 }
 
 func budget(b saga.BudgetData) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -56,7 +57,11 @@ func (m *Machine) childID(n *node) uuid.UUID {
 		at = n.forward.firstSent
 	}
 	sum := sha256.Sum256(slices.Concat(m.id[:], []byte(n.path+":"+strconv.Itoa(n.forward.generation))))
-	var id uuid.UUID
+	return idAt(at, sum)
+}
+
+// idAt returns a UUIDv7 (RFC 9562) of this time, with bits of a hash in place of random ones.
+func idAt(at time.Time, sum [sha256.Size]byte) (id uuid.UUID) {
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli()))
 	copy(id[:6], ms[2:])
@@ -164,6 +169,9 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 	}
 	if r.Kind != journal.Finished || m.origin != nil {
 		return list
+	}
+	if b := m.started.BelongsTo; b != nil {
+		list = append(list, m.message(uuid.FromStringOrNil(b.Saga), "settle", saga.Command{Do: saga.Settle{Key: b.Key, Session: m.id.String(), Cost: *m.childCost()}}))
 	}
 	for _, n := range m.touched {
 		switch {

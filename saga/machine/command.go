@@ -73,6 +73,10 @@ func (m *Machine) Validate(message uuid.UUID, c saga.Command) (Draft, error) {
 		err = m.validateResolve(c.Path, o)
 	case saga.Patch:
 		err = m.validatePatch(o)
+	case saga.Reserve:
+		c.Do, err = m.reserve(o)
+	case saga.Settle:
+		err = m.validateSettle(o)
 	case saga.Release:
 		err = m.validateParent(m.reason != nil)
 	case saga.Revert:
@@ -307,7 +311,10 @@ func (m *Machine) applyCommand(r journal.Record) error {
 	if err := take(m, r, &d); err != nil {
 		return err
 	}
-	m.applied[d.Message], m.lastCommand = true, r.Seq
+	m.applied[d.Message] = true
+	if d.Session == nil { // a session that belongs to the saga changes none of its steps
+		m.lastCommand = r.Seq
+	}
 	if d.Rejected != nil {
 		return nil //nolint:nilerr // the refusal is the command's result
 	}
@@ -344,6 +351,10 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 		m.labels = labels
 		return m.rebudget(d.Budget)
+	case "reserve":
+		return m.applyReserve(d.Session)
+	case "settle":
+		return m.applySettle(d.Session)
 	case "release":
 		m.released = true
 		return nil

@@ -51,6 +51,7 @@ type Machine struct {
 	// children and childTokens are the part of what is spent that child sagas have spent.
 	children    retry.Money
 	childTokens saga.TokensView
+	guests      []*guest // sessions that belong to the saga, in the order of their reservations
 	tokens      tokens
 	models      map[string]modelUse // by name
 	// While deciding, short says that an attempt waits for money, so later attempts that may cost

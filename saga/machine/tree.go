@@ -55,12 +55,16 @@ func (m *Machine) childReserve(r *saga.Request) (u saga.Usage) {
 	if r.Child == nil || r.Child.Budget == nil {
 		return u
 	}
-	b := r.Child.Budget
-	if m.account.Budget != nil && b.Amount != "" {
-		u.Cost, _ = retry.Amount(b.Amount, b.Currency) // endow has written it
+	return m.reserves(r.Child.Budget)
+}
+
+// reserves returns what a part for a child or a session reserves of the saga's budget.
+func (m *Machine) reserves(part *saga.BudgetData) (u saga.Usage) {
+	if m.account.Budget != nil && part.Amount != "" {
+		u.Cost, _ = retry.Amount(part.Amount, part.Currency) // endow or reserve has written it
 	}
 	if m.tokens.budget > 0 {
-		u.Output = b.Tokens
+		u.Output = part.Tokens
 	}
 	return u
 }
@@ -124,22 +128,32 @@ func WithinBudget(def *saga.Definition, b *saga.BudgetData) *saga.BudgetData {
 	return &lower
 }
 
+// part returns what the parent has reserved for this saga, and how; nil: nothing.
+func (m *Machine) part() (b *saga.BudgetData, how string) {
+	if p := m.started.Parent; p != nil {
+		return p.Budget, "its parent, saga " + p.Saga + ", reserves what step " + p.Path + " says in `budget`, else what is left of the parent's budget"
+	}
+	if of := m.started.BelongsTo; of != nil {
+		return of.Budget, "its parent, saga " + of.Saga + ", has reserved it when the session was opened: open another session for more"
+	}
+	return nil, ""
+}
+
 // overParents returns the refusal of a budget that is higher than what the parent has reserved for
 // this saga.
 func (m *Machine) overParents(amount string, tokens int64) *Refusal {
-	p := m.started.Parent
-	if p == nil || p.Budget == nil {
+	b, help := m.part()
+	if b == nil {
 		return nil
 	}
-	help := "its parent, saga " + p.Saga + ", reserves what step " + p.Path + " says in `budget`, else what is left of the parent's budget"
-	if b := p.Budget; amount != "" && b.Amount != "" {
+	if amount != "" && b.Amount != "" {
 		wanted, err1 := retry.Amount(amount, b.Currency)
 		held, err2 := retry.Amount(b.Amount, b.Currency)
 		if err1 == nil && err2 == nil && wanted.Cmp(held) > 0 {
 			return refusal("over_parents_budget", "the saga's parent has reserved "+held.String()+" for it", help)
 		}
 	}
-	if b := p.Budget; b.Tokens > 0 && tokens > b.Tokens {
+	if b.Tokens > 0 && tokens > b.Tokens {
 		return refusal("over_parents_budget", fmt.Sprintf("the saga's parent has reserved %d tokens for it", b.Tokens), help)
 	}
 	return nil

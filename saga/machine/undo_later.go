@@ -289,7 +289,7 @@ func BeginUndo(m *Machine, records []journal.Record, o StartOptions) saga.Starte
 	d.UndoOf, d.Origin = m.id.String(), records
 	d.RetryFrom, d.Reused, d.Fork = "", nil, nil
 	d.Actor, d.Reason, d.Labels = o.Actor, o.Reason, m.labels
-	d.Budget, d.RetryOf, d.Parent, d.Traceparent = nil, "", nil, ""
+	d.Budget, d.RetryOf, d.Parent, d.BelongsTo, d.Traceparent = nil, "", nil, nil, ""
 	if p, ok := saga.ParseTraceparent(o.Traceparent); ok {
 		d.Traceparent = p.String()
 	}

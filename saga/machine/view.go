@@ -65,6 +65,8 @@ func (m *Machine) View() View {
 	}
 	if p := m.started.Parent; p != nil {
 		v.Parent = p.Saga
+	} else if b := m.started.BelongsTo; b != nil {
+		v.Parent = b.Saga
 	}
 	if f := m.forked; f != nil {
 		v.ForkedFrom, v.ForkedAt, v.Effects = f.of.String(), f.at, f.effects

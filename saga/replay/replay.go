@@ -297,5 +297,10 @@ func commandOf(rec *journal.Record, d *saga.CommandData) saga.Command {
 			c.Do = o
 		}
 	}
+	if s := d.Session; s != nil && s.Cost != nil {
+		c.Do = saga.Settle{Key: s.Key, Session: s.ID, Cost: *s.Cost}
+	} else if s != nil {
+		c.Do = saga.Reserve{Key: s.Key, Part: s.Part}
+	}
 	return c
 }

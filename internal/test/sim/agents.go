@@ -160,13 +160,14 @@ type agent struct {
 	rivals  rivals
 }
 
-// task is a part of an agent's program: calls that it makes at the same time, the undo of one, or a
-// step that the agent does itself.
+// task is a part of an agent's program: calls that it makes at the same time, the undo of one, a
+// step that the agent does itself, or a session that it opens for another agent.
 type task struct {
 	calls []saga.CallAction
 	undo  bool // of the first call of the task before
 	own   *ownTask
 	model *modelTask
+	sub   *agent // nil: none. It belongs to this agent's session
 }
 
 // agentProcess is one process of an agent. It may live on, without knowing, when another one has
@@ -192,9 +193,25 @@ type agentProcess struct {
 	zeros   string                   // how it writes the orders in its calls: as the model has answered
 }
 
-// open opens a session, under a key, and starts the agent.
+// open opens a session, under a key, and starts the agent. Sometimes it belongs to a saga.
 func (s *sim) open(i int, start Agent) {
 	rng := rand.New(rand.NewPCG(start.Seed, 0xa6e47))
+	a, key := s.newAgent(rng), fmt.Sprint("agent-", i)
+	for range rng.IntN(2) {
+		a.plan = append(a.plan, task{sub: s.newAgent(rng)})
+	}
+	if rng.IntN(3) == 0 {
+		if parent := s.payer(rng); !parent.IsNil() {
+			s.openBelow(parent, key, a, func(uuid.UUID) {})
+			return
+		}
+	}
+	def, data := a.started()
+	s.ask(key, def, data, func(id uuid.UUID) { a.work(id) })
+}
+
+// newAgent returns an agent with a random program.
+func (s *sim) newAgent(rng *rand.Rand) *agent {
 	policy := &agentPolicies[rng.IntN(len(agentPolicies))]
 	a := (&agent{s: s, policy: policy, abort: rng.IntN(5) == 0, forgets: rng.IntN(3) == 0}).again()
 	asks := rng.IntN(5) < 2 // before each of its calls
@@ -213,23 +230,33 @@ func (s *sim) open(i int, start Agent) {
 		}
 		a.plan = append(a.plan, policyTask(rng, policy))
 	}
-	def := s.defs[saga.SessionPrefix+policy.Name]
+	return a
+}
+
+// started returns the definition of the agent's session, and the data of its start.
+func (a *agent) started() (*saga.Definition, saga.StartedData) {
+	def := a.s.defs[saga.SessionPrefix+a.policy.Name]
 	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage("null"), Actor: client.name})
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}
 	switch {
-	case policy.OnExceed == saga.ExceedAsk:
+	case a.policy.OnExceed == saga.ExceedAsk:
 		data.Budget = &saga.BudgetData{Amount: "0.02", Currency: "USD"}
-	case policy.Name != "aborted":
+	case a.policy.Name != "aborted":
 		data.Budget = &saga.BudgetData{Amount: "0.10", Currency: "USD"}
 	}
-	key := fmt.Sprint("agent-", i)
-	s.ask(key, def, data, func(id uuid.UUID) {
-		a.session, a.m = id, machine.New(def, id)
-		s.agents[id] = a
-		a.begin("")
-	})
+	return def, data
+}
+
+// work starts the agent in its session, unless it works there already.
+func (a *agent) work(session uuid.UUID) {
+	if a.s.agents[session] != nil {
+		return
+	}
+	a.session, a.m = session, machine.New(a.s.defs[saga.SessionPrefix+a.policy.Name], session)
+	a.s.agents[session] = a
+	a.begin("")
 }
 
 // again returns an agent with the same program, which has done nothing yet.
@@ -500,6 +527,10 @@ func (p *agentProcess) run(at int) {
 		p.question(model, 0, false, func() { p.think(func() { p.run(at + 1) }) })
 		return
 	}
+	if sub := a.plan[at].sub; sub != nil {
+		a.s.openBelow(a.session, fmt.Sprint("sub-", a.session, "-", at), sub.again(), func(id uuid.UUID) { p.join(id, func() { p.run(at + 1) }) })
+		return
+	}
 	open := len(a.plan[at].calls)
 	for i, c := range a.plan[at].calls {
 		if c.ID == "" { // with an id, another input would be refused
@@ -511,6 +542,20 @@ func (p *agentProcess) run(at int) {
 			}
 		})
 	}
+}
+
+// join waits for the end of a session that this agent has opened, most of the time.
+func (p *agentProcess) join(id uuid.UUID, then func()) {
+	s := p.a.s
+	head, err := s.store.Saga(ctx, id)
+	if err != nil || !head.EndedAt.IsZero() || p.a.m.Ended() || s.aside.IntN(50) == 0 {
+		then()
+		return
+	}
+	p.later(time.Second, func() {
+		p.a.read()
+		p.join(id, then)
+	})
 }
 
 // think lets time pass before the process does something more. Its lease may end meanwhile.

@@ -31,8 +31,12 @@ func (s *sim) show(id uuid.UUID) {
 	records := s.records(id)
 	s.result.Journals[id] = records
 	var started saga.StartedData
-	if len(records) > 0 && records[0].Decode(&started) == nil && started.Parent != nil {
+	switch {
+	case len(records) == 0 || records[0].Decode(&started) != nil:
+	case started.Parent != nil:
 		s.show(uuid.FromStringOrNil(started.Parent.Saga))
+	case started.BelongsTo != nil:
+		s.show(uuid.FromStringOrNil(started.BelongsTo.Saga))
 	}
 }
 
@@ -80,7 +84,7 @@ func (s *sim) check() {
 	digest.Sum(s.result.Digest[:0])
 	s.checkAnchors(journals)
 	for _, h := range heads {
-		if p := machines[h.Parent]; !h.Parent.IsNil() && p != nil && p.Status().Terminal() {
+		if p := machines[h.Parent]; p != nil && p.Status().Terminal() && s.defs[h.Definition].Session == nil {
 			s.checkChild(h, p, journals[h.Parent])
 		}
 	}

@@ -265,8 +265,11 @@ func (s *sim) raise(id uuid.UUID) saga.Command {
 	}
 	var d saga.StartedData
 	mustRead(records[0], &d)
-	if d.Parent != nil && d.Parent.Budget != nil && s.aside.IntN(4) > 0 {
+	switch limited := s.aside.IntN(4) > 0; {
+	case limited && d.Parent != nil && d.Parent.Budget != nil:
 		b = d.Parent.Budget
+	case limited && d.BelongsTo != nil && d.BelongsTo.Budget != nil:
+		b = d.BelongsTo.Budget
 	}
 	return saga.Command{Do: saga.Patch{Budget: b}}
 }
