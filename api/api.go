@@ -30,6 +30,10 @@ type Engine interface {
 	// journal.ErrStartKey and journal.ErrUnique, with the id of the existing saga;
 	// journal.ErrNotNewest; the error of ctx if it is unknown whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
+	// StartAs is like Start without follow, for an id that the caller chooses. It also returns
+	// journal.ErrConflict or journal.ErrStartKey if the saga exists already, and
+	// journal.ErrParentEnded.
+	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Submit is like Start without follow, but returns before the commit, so that starts share
 	// commits. wait, which must be called once, returns the saga's id when the start is durable.
 	Submit(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (wait func(context.Context) (uuid.UUID, error), err error)

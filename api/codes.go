@@ -71,6 +71,7 @@ var codes = map[code]entry{
 	"saga_archived":          {http.StatusConflict, "The saga is archived"},
 	"unique_taken":           {http.StatusConflict, "A live saga has the same unique value"},
 	"saga_live":              {http.StatusConflict, "The saga has not ended"},
+	"parent_ended":           {http.StatusConflict, "The parent is ending, or has ended"},
 	"parent_live":            {http.StatusConflict, "The saga's parent has not ended"},
 	"saga_succeeded":         {http.StatusConflict, "The saga has succeeded"},
 	"key_in_flight":          {http.StatusConflict, "A request with this Idempotency-Key is in flight"},

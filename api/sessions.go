@@ -107,7 +107,7 @@ func (l *live) replySession(c echo.Context, status int) error {
 func (s *server) openSession(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 	defer cancel()
-	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "max_asks", "max_steps", "labels", "timeout", "lease", "on_lost", "models", "on_divergence", "ignore", "stream_hold", "keep")
+	o, err := s.readObject(c, "name", "key", "input", "actions", "budget", "max_calls", "max_parallel", "max_asks", "max_steps", "labels", "timeout", "lease", "on_lost", "models", "on_divergence", "ignore", "stream_hold", "keep", "parent")
 	if err != nil {
 		return err
 	}
@@ -152,6 +152,7 @@ func sessionKey(c echo.Context, o *object) (string, error) {
 func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b beginning) (machine.Begun, bool, error) {
 	policy := s.policy(o, longestLease(ctx))
 	input, budget, labels := o.raw("input"), o.budgetOr(&policy.OnExceed), o.labels(false)
+	parent := o.parent(b.key)
 	if err := o.err(); err != nil {
 		return machine.Begun{}, false, err
 	}
@@ -181,6 +182,9 @@ func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b begin
 	}
 	b.def = def
 	b.options = machine.StartOptions{Version: 1, Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: who.name, Traceparent: traceparent(c)}
+	if !parent.IsNil() {
+		return s.beginBelow(ctx, c, parent, b)
+	}
 	return s.begin(ctx, b)
 }
 

@@ -41,12 +41,14 @@ func (u *Unsuccessful) Error() string {
 
 // Open describes a session of an agent. docs/agents.md explains the fields.
 type Open struct {
-	Name     string            `json:"name"`
-	Actions  []string          `json:"actions"`          // names, or names with versions: book@3
-	Key      string            `json:"key,omitempty"`    // with the same key, the same session; "": a new one
-	Input    any               `json:"input,omitempty"`  // for the agent
-	Models   []string          `json:"models,omitempty"` // that the session may ask
-	Budget   string            `json:"budget,omitempty"` // such as "5.00 USD"
+	Name    string   `json:"name"`
+	Actions []string `json:"actions"`          // names, or names with versions: book@3
+	Key     string   `json:"key,omitempty"`    // with the same key, the same session; "": a new one
+	Input   any      `json:"input,omitempty"`  // for the agent
+	Models  []string `json:"models,omitempty"` // that the session may ask
+	Budget  string   `json:"budget,omitempty"` // such as "5.00 USD"
+	// Parent is the id of the saga or session whose budget pays for this one; "": its own.
+	Parent   string            `json:"parent,omitempty"`
 	MaxCalls int               `json:"max_calls,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Timeout  string            `json:"timeout,omitempty"` // such as "2h"; then the session is aborted

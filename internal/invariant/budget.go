@@ -54,7 +54,8 @@ func (c *sagaCheck) budget(t *sagaState) {
 // undone what it did, is more than its reservation. The money is spent, so it counts although it
 // may exceed the budget.
 func (a *account) beyond(r journal.Record, data any) retry.Money {
-	if c, ok := data.(*saga.CommandData); ok && c.Session != nil && c.Session.Cost != nil && c.Rejected == nil { // it has undone what it did, or its own steps were dearer
+	// A session that belongs to the saga has undone what it did, or its own steps cost more.
+	if c, ok := data.(*saga.CommandData); ok && c.Session != nil && c.Session.Cost != nil && c.Rejected == nil {
 		cost, reserved := amount(c.Session.Cost.Spent), a.inFlight[guestOf(c.Session)]
 		if cost.Cmp(reserved) > 0 {
 			return cost.Sub(reserved)

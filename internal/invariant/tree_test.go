@@ -1,6 +1,7 @@
 package invariant_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,10 @@ import (
 	"recourse/saga"
 )
 
-// family is a parent with a budget, whose step one runs a child.
+// family is a parent with a budget, whose step one runs a child, or to which a session belongs.
 type family struct {
+	guest         bool // a session
+	twice         bool // it reports twice
 	parent, child uuid.UUID
 	part          string // of the budget, in the intent
 	reserve       string // in the intent
@@ -44,8 +47,21 @@ func (f *family) sagas() []invariant.Saga {
 		journal.Record{Kind: journal.Outcome, Path: "one", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.cost, Next: saga.NextDone})},
 		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
 	)
+	started := saga.StartedData{Definition: "c", Budget: usd(f.limit), Parent: &saga.ParentData{Saga: f.parent.String(), Path: "one", Depth: 1, Budget: usd(f.part)}}
+	if f.guest {
+		command := func(o saga.Operation) journal.Record {
+			return journal.Record{Kind: journal.Operator, Data: saga.Encode(saga.Command{Do: o}.Record(uuid.Must(uuid.NewV7()), nil))}
+		}
+		settle := saga.Settle{Key: "k", Session: f.child.String(), Cost: saga.ChildCost{Currency: "USD", Spent: f.cost}}
+		list := []journal.Record{parent[0], command(saga.Reserve{Key: "k", Session: f.child.String(), Part: usd(f.part)}), command(settle), parent[3]}
+		if f.twice {
+			list = slices.Insert(list, 1, list[1])
+		}
+		parent = records(f.parent, list...)
+		started.Parent, started.BelongsTo = nil, &saga.BelongsTo{Saga: f.parent.String(), Key: "k", Budget: usd(f.part)}
+	}
 	child := records(f.child,
-		journal.Record{Kind: journal.Started, Data: saga.Encode(saga.StartedData{Definition: "c", Budget: usd(f.limit), Parent: &saga.ParentData{Saga: f.parent.String(), Path: "one", Depth: 1, Budget: usd(f.part)}})},
+		journal.Record{Kind: journal.Started, Data: saga.Encode(started)},
 		journal.Record{Kind: journal.Intent, Path: "a", Data: saga.Encode(saga.IntentData{Reserve: f.spent, Request: &saga.Request{Method: "POST", URL: "http://w/a"}})},
 		journal.Record{Kind: journal.Outcome, Path: "a", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.spent, Next: saga.NextDone})},
 		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
@@ -65,6 +81,13 @@ func TestTree(t *testing.T) {
 		"booked too much":           {func(f *family) { f.cost = "0.30" }, "it has spent 0.20 in all, but its parent has booked 0.30 as its cost"},
 		"a higher limit":            {func(f *family) { f.limit = "0.70" }, "its budget is 0.70"},
 		"more than the whole tree":  {func(f *family) { f.part, f.reserve, f.limit, f.spent, f.cost = "1.20", "1.20", "1.20", "1.20", "1.20" }, "it and its children have spent 1.20 of 1.00"},
+		"a session":                 {func(f *family) { f.guest = true }, ""},
+		"a session's higher limit":  {func(f *family) { f.guest, f.limit = true, "0.70" }, "its budget is 0.70"},
+		"a session booked too low":  {func(f *family) { f.guest, f.cost = true, "0.10" }, "but its parent has booked 0.10 for it"},
+		"a session booked too high": {func(f *family) { f.guest, f.cost = true, "0.30" }, "it has spent 0.20 in all, but its parent has booked 0.30 as its cost"},
+		"a session without a part":  {func(f *family) { f.guest, f.part = true, "" }, "it reserves no part of its budget"},
+		"a session reserved twice":  {func(f *family) { f.guest, f.twice = true, true }, "it reserves twice for the session"},
+		"a session too dear":        {func(f *family) { f.guest, f.spent, f.cost, f.limit = true, "0.60", "0.60", "0.50" }, "but its parent has reserved 0.50 for it"},
 		"a part that is not a part": {func(f *family) { f.part = "" }, "without a part of its budget"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,11 @@ func (engine) Start(context.Context, *saga.Definition, journal.Start, saga.Start
 	return machine.Begun{}, errReplay
 }
 
+// StartAs implements api.Engine.
+func (engine) StartAs(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
+	return errReplay
+}
+
 // Submit implements api.Engine.
 func (engine) Submit(context.Context, *saga.Definition, journal.Start, saga.StartedData) (func(context.Context) (uuid.UUID, error), error) {
 	return nil, errReplay

@@ -91,7 +91,7 @@ func (t *Teller) command(e *history.Event, d *saga.CommandData) []Line {
 		text += " as " + d.Outcome
 	}
 	if d.Session != nil {
-		text = session(d.Session)
+		text = OfSession(d.Session)
 	}
 	if d.Budget != nil {
 		text += ", budget " + budget(*d.Budget)
@@ -122,8 +122,8 @@ func phrase(d *saga.CommandData) string {
 	return d.Kind
 }
 
-// session says what a record tells about a session that belongs to the saga.
-func session(s *saga.SessionPart) string {
+// OfSession says what a record tells about a session that belongs to the saga.
+func OfSession(s *saga.SessionPart) string {
 	switch {
 	case s.Cost != nil && s.Cost.Reserved != "":
 		return "session " + s.ID + " has ended; it has cost " + budget(saga.BudgetData{Amount: s.Cost.Spent, Currency: s.Cost.Currency}) + ", and perhaps " + s.Cost.Reserved + " more"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
@@ -248,7 +249,11 @@ func (l *Log) command(r *journal.Record) {
 		return
 	}
 	text := commands[r.Kind]
-	if text == "" {
+	switch {
+	case d.Session != nil:
+		text = story.OfSession(d.Session)
+		text = strings.ToUpper(text[:1]) + text[1:]
+	case text == "":
 		text = "Command of a person: " + strings.ReplaceAll(d.Kind, "_", " ")
 		if d.Outcome != "" {
 			text += " as " + strings.ReplaceAll(d.Outcome, "_", " ")

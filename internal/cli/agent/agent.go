@@ -51,6 +51,7 @@ type Run struct {
 	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
 	Actions  []string `required:"" placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that the agent may call, separated by commas: their names with --server, and files or directories without."`
 	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
+	Parent   string   `placeholder:"ID" help:"The saga or session whose budget pays for this session."`
 	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
 	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
 	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
@@ -67,6 +68,7 @@ type openRequest struct {
 	Actions []string        `json:"actions"`
 	Input   json.RawMessage `json:"input,omitempty"`
 	Budget  string          `json:"budget,omitempty"`
+	Parent  string          `json:"parent,omitempty"`
 	Lease   string          `json:"lease,omitempty"`
 }
 
@@ -118,7 +120,7 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 	if c.Restarts < 0 {
 		return cli.Exit(cli.Usage, errors.New("--restarts is 0 or more"))
 	}
-	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Lease: c.Lease}
+	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Parent: c.Parent, Lease: c.Lease}
 	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func printWaiting(a *cli.App, cl *Client, v machine.View, def *saga.Definition, 
 			a.Printf("%s %s\n", s.Path, story.Harmless(wait.Text(now)))
 		}
 	}
-	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" {
+	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" && !strings.HasPrefix(v.Definition, saga.SessionPrefix) {
 		a.Printf("\nwaits for the end of its parent, saga %s\n", v.Parent)
 	}
 }

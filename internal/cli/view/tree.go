@@ -70,7 +70,7 @@ func drawing(w *Saga, now time.Time, columns int) ([]Row, error) {
 	for _, doubt := range v.Doubts {
 		rows = append(rows, Row{Text: "  in doubt: " + doubt.Path + ": " + doubt.Why, Tone: story.Doubt})
 	}
-	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 {
+	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 && !strings.HasPrefix(v.Definition, saga.SessionPrefix) {
 		rows = append(rows, Row{Text: "  waits for the end of its parent, saga " + v.Parent, Tone: story.Dimmed})
 	}
 	return rows, nil

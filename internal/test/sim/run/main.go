@@ -16,7 +16,7 @@ import (
 )
 
 // shrinkRuns bounds the runs that shrinking a script may take.
-const shrinkRuns = 1
+const shrinkRuns = 1500
 
 func main() {
 	seeds := flag.Uint64("seeds", 2000, "how many seeds")

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/machine"
+)
+
+// below opens a session that belongs to a saga.
+func (x *fixture) below(parent, key, fields string, more ...header) *answer {
+	return x.do("POST", "/v1/sessions", `{"name": "helper", "key": "`+key+`", "actions": ["charge"], "parent": "`+parent+`"`+fields+`}`, more...)
+}
+
+// work attaches a process to a session, which does one step at this cost, and commits.
+func (x *fixture) work(session, cost string) {
+	x.t.Helper()
+	a := &agent{x: x, id: session, secret: NewSecret()}
+	a.attach("").want(200)
+	a.begin(201, `{"id": "work", "effect": "none", "reserve": "`+cost+`"}`)
+	a.finish("work", `{"attempt": 1, "status": "succeeded", "cost": "`+cost+`"}`).want(200)
+	a.do("POST", "/commit", "").want(200)
+}
+
+func (x *fixture) cost(id string) saga.CostView {
+	x.t.Helper()
+	return x.do("GET", "/v1/sagas/"+id, "").want(200).saga().Cost
+}
+
+// A session reserves from the budget of the session that it belongs to, and what it has cost is
+// booked there at its end.
+func TestSessionParent(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		a := openAgent(t, x, `, "budget": "1.00 USD"`)
+		var one, two sessionView
+		x.below(a.id, "one", `, "budget": "0.40 USD"`).want(201).into(&one)
+		if c := x.cost(a.id); one.Parent != a.id || one.Cost.Budget != "0.40" || c.Reserved != "0.40" {
+			t.Errorf("opened %+v; the parent's cost is %+v", one.View, c)
+		}
+		var again sessionView
+		x.below(a.id, "one", `, "budget": "0.40 USD"`).want(200).into(&again)
+		if c := x.cost(a.id); again.ID != one.ID || c.Reserved != "0.40" {
+			t.Errorf("opened again as %s, not %s; the parent's cost is %+v", again.ID, one.ID, c)
+		}
+		x.below(a.id, "one", `, "budget": "0.50 USD"`).problem(422, "idempotency_key_reused")
+		x.below(a.id, "large", `, "budget": "0.70 USD"`).problem(402, "budget_exhausted")
+		x.below(a.id, "foreign", `, "budget": "0.10 EUR"`).problem(409, "bad_budget")
+		x.below(a.id, "two", "").want(201).into(&two)
+		if two.Cost.Budget != "0.60" {
+			t.Errorf("without a budget it has %s, want all that is left", two.Cost.Budget)
+		}
+		x.below(a.id, "three", "").problem(402, "budget_exhausted")
+		patch := func(amount string) *answer {
+			return x.do("PATCH", "/v1/sagas/"+one.ID, `{"budget": "`+amount+`", "reason": "more"}`, header{"If-Match", "*"})
+		}
+		patch("0.41 USD").problem(409, "over_parents_budget")
+		patch("0.40 USD").want(200)
+
+		x.work(one.ID, "0.25")
+		x.until(a.id, func(v machine.View) bool { return v.Cost.Children != nil })
+		if c := x.cost(a.id); c.Spent != "0.25" || c.Children.Spent != "0.25" || c.Reserved != "0.60" {
+			t.Errorf("after the end of the first session the parent's cost is %+v", c)
+		}
+		a.begin(201, `{"id": "own", "effect": "none", "reserve": "0.15"}`)
+		a.finish("own", `{"attempt": 1, "status": "succeeded", "cost": "0.15"}`).want(200)
+		a.do("POST", "/steps", `{"id": "more", "effect": "none", "reserve": "0.01"}`).problem(402, "budget_exhausted")
+
+		a.do("POST", "/abort", `{"reason": "enough"}`).want(202)
+		a.do("POST", "/detach", "").want(200)
+		x.until(a.id, func(v machine.View) bool { return v.Status.Terminal() })
+		if v := x.do("GET", "/v1/sagas/"+two.ID, "").want(200).saga(); v.Status.Terminal() {
+			t.Errorf("the parent's abort has ended the session: %s", v.Status)
+		}
+		x.below(a.id, "late", "").problem(409, "parent_ended")
+		x.work(two.ID, "0.10") // its report finds nobody who listens
+	})
+}
+
+// A request that is repeated after the parent has reserved, and before the session was started,
+// starts it with the same part.
+func TestSessionParentReservedBefore(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	key := caller{name: saga.Anonymous}.scope() + ":session:k"
+	c, err := json.Marshal(saga.Command{Do: saga.Reserve{Key: key, Part: &saga.BudgetData{Amount: "0.30", Currency: "USD"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.eng.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: uuid.FromStringOrNil(a.id), Kind: saga.CommandMessage, Data: c}); err != nil {
+		t.Fatal(err)
+	}
+	x.until(a.id, func(v machine.View) bool { return v.Cost.Reserved == "0.30" })
+	var v sessionView
+	x.below(a.id, "k", `, "budget": "0.30 USD"`).want(201).into(&v)
+	if c := x.cost(a.id); c.Reserved != "0.30" || v.Cost.Budget != "0.30" {
+		t.Errorf("the session has %s, and its parent has reserved %s", v.Cost.Budget, c.Reserved)
+	}
+}
+
+// A session may belong to a saga, too.
+func TestSessionOfSaga(t *testing.T) {
+	x := newFixture(t)
+	openAgent(t, x, "") // publishes the actions
+	x.publish("saga: desk\nbudget: {amount: 0.50 USD, tokens: 1000}\nsteps:\n  - {id: done, signal: done}\n")
+	id := x.do("POST", "/v1/sagas", `{"definition": "desk"}`).want(201).saga().ID
+	var v sessionView
+	x.below(id, "k", "").want(201).into(&v)
+	if v.Cost.Budget != "0.50" || v.Cost.Tokens.Budget != 1000 {
+		t.Errorf("the session's budget is %+v", v.Cost)
+	}
+	x.work(v.ID, "0.20")
+	x.until(id, func(v machine.View) bool {
+		return v.Cost.Spent == "0.20" && strings.Trim(v.Cost.Reserved, "0.") == "" && v.Cost.Tokens.Reserved == 0
+	})
+	x.do("POST", "/v1/sagas/"+id+"/signals/done", "{}").want(202)
+	x.until(id, func(v machine.View) bool { return v.Status == saga.Succeeded })
+}
+
+// What is wrong with the request is said before anything is reserved.
+func TestSessionParentRefused(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	for _, tt := range []struct {
+		body   string
+		status int
+		code   code
+	}{
+		{`{"name": "helper", "actions": ["charge"], "parent": "` + a.id + `"}`, 400, "invalid_request"},
+		{`{"name": "helper", "key": "k", "actions": ["charge"], "parent": "x"}`, 400, "invalid_request"},
+		{`{"name": "helper", "key": "k", "actions": ["charge"], "parent": "01a219eb-09e4-7024-83d5-9dfecf343704"}`, 404, "saga_not_found"},
+		{`{"name": "helper", "key": "k", "actions": ["nothing"], "parent": "` + a.id + `"}`, 422, "invalid_session"},
+	} {
+		x.do("POST", "/v1/sessions", tt.body).problem(tt.status, tt.code)
+	}
+	a.do("POST", "/abort", `{"reason": "enough"}`).want(202)
+	x.below(a.id, "k", "").problem(409, "parent_ended")
+	if c := x.cost(a.id); c.Reserved != "0" {
+		t.Errorf("the parent's cost is %+v", c)
+	}
+}
