@@ -62,7 +62,7 @@ var may = map[string][]string{
 	"api/mcp":         {"api/rest"},
 	"api/rest":        {"journal", "saga"},
 	"api/ui":          {"api/ui/activity", "api/ui/controls", "api/ui/costs", "api/ui/diff", "api/ui/facts", "api/ui/format", "api/ui/graph", "api/ui/outline", "api/rest", "api/ui/timeline", "api/ui/transcript", "internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/compare", "saga/history", "saga/machine", "saga/dsl", "saga/expr", "saga/kinds", "saga/replay"},
-	"api/ui/activity": {"journal", "saga", "saga/history", "saga/kinds"},
+	"api/ui/activity": {"internal/story", "journal", "saga", "saga/history", "saga/kinds"},
 	"api/ui/controls": {"api/ui/format", "journal", "saga", "saga/expr"},
 	"api/ui/costs":    {"api/ui/format", "internal/costs/tally", "retry"},
 	"api/ui/diff":     {"api/ui/format", "saga/expr"},

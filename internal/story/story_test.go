@@ -271,6 +271,10 @@ func TestLines(t *testing.T) {
 		{"an undo of what is gone", "undone: it was already gone (HTTP 404)", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"status_code":404,"output":null,"already_gone":true}`)}},
 		{"an undo of a saga that was never started", "undone: saga 0197e000-0000-7000-8000-000000000001 was never started", journal.Record{Kind: journal.Outcome, Path: "sub", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"output":null,"never_started":"0197e000-0000-7000-8000-000000000001"}`)}},
 		{"a success over a doubt", "stays in doubt: it may have happened", journal.Record{Kind: journal.Finished, Data: json.RawMessage(`{"status":"succeeded","doubts":[{"path":"pay","why":"it may have happened"}]}`)}},
+		{"a part for a session", "reserves 0.40 USD for session s-1", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"reserve","session":{"id":"s-1","key":"k","part":{"amount":"0.40","currency":"USD"}}}`)}},
+		{"a session without a budget", "session s-1 belongs to it", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"reserve","session":{"id":"s-1","key":"k"}}`)}},
+		{"the end of a session", "session s-1 has ended; it has cost 0.25 USD", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"settle","session":{"id":"s-1","key":"k","cost":{"currency":"USD","spent":"0.25"}}}`)}},
+		{"the end of a session in doubt", "it has cost 0.25 USD, and perhaps 0.10 more", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"settle","session":{"id":"s-1","key":"k","cost":{"currency":"USD","spent":"0.25","reserved":"0.10"}}}`)}},
 		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"change","budget":{"currency":"USD","tokens":500}}`)}},
 		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
 	}
