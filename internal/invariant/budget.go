@@ -56,7 +56,7 @@ func (c *sagaCheck) budget(t *sagaState) {
 func (a *account) beyond(r journal.Record, data any) retry.Money {
 	// A session that belongs to the saga has undone what it did, or its own steps cost more.
 	if c, ok := data.(*saga.CommandData); ok && c.Session != nil && c.Session.Cost != nil && c.Rejected == nil {
-		cost, reserved := amount(c.Session.Cost.Spent), a.inFlight[guestOf(c.Session)]
+		cost, reserved := amount(c.Session.Cost.Spent).Add(amount(c.Session.Cost.Reserved)), a.inFlight[guestOf(c.Session)]
 		if cost.Cmp(reserved) > 0 {
 			return cost.Sub(reserved)
 		}
