@@ -58,7 +58,8 @@ func (s *server) startSaga(c echo.Context) error {
 
 // startOnce starts a saga, or finds the saga that was started with the same key. The key decides
 // even if the definition, the actions or the input are no longer valid, so that a replay succeeds
-// as the original did.
+// as the original did. If the saga found is the one that this start asked for, the start was durable
+// although its node did not learn so: it is no replay.
 func (s *server) startOnce(ctx context.Context, b beginning, start func() (machine.Begun, bool, error)) (machine.Begun, bool, error) {
 	begun, replayed, wrong := start()
 	if wrong == nil || ctx.Err() != nil {
@@ -72,7 +73,9 @@ func (s *server) startOnce(ctx context.Context, b beginning, start func() (machi
 	case err != nil || head == nil:
 		return machine.Begun{}, false, wrong
 	}
-	return found(head.ID), true, nil
+	own := found(head.ID)
+	own.First = begun.First
+	return own, head.ID != begun.ID, nil
 }
 
 // found is the result of a start whose saga existed already.
@@ -166,11 +169,9 @@ func (s *server) begin(ctx context.Context, b beginning) (begun machine.Begun, r
 // launch starts a saga whose start is valid, or finds the one that was started with the same key.
 func (s *server) launch(ctx context.Context, b beginning, start journal.Start, data saga.StartedData) (begun machine.Begun, replayed bool, err error) {
 	begun, err = s.cfg.Engine.Start(ctx, b.def, start, data, b.wait > 0)
-	if begun, replayed, err = s.begun(ctx, b, start.Unique, begun, err); err != nil || replayed {
-		return begun, replayed, err
-	}
+	id := begun.ID
 	begun.First = func() (machine.View, error) {
-		at, err := uuid.TimestampFromV7(begun.ID)
+		at, err := uuid.TimestampFromV7(id)
 		if err != nil {
 			return machine.View{}, err
 		}
@@ -178,9 +179,9 @@ func (s *server) launch(ctx context.Context, b beginning, start journal.Start, d
 		if err != nil {
 			return machine.View{}, err
 		}
-		return machine.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
+		return machine.FirstView(b.def, id, data, began.UTC().Truncate(time.Millisecond))
 	}
-	return begun, false, nil
+	return s.begun(ctx, b, start.Unique, begun, err)
 }
 
 // validStart checks a start against its definition. A budget without a currency is one in the

@@ -413,6 +413,39 @@ func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.
 	return h.Engine.Start(ctx, def, start, data, follow)
 }
 
+// fenced is an engine whose node loses its lease while a start is being committed.
+type fenced struct{ Engine }
+
+func (f fenced) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error) {
+	begun, err := f.Engine.Start(ctx, def, start, data, follow)
+	if err != nil {
+		return begun, err
+	}
+	begun.Stop()
+	return begun, saga.ErrUnavailable
+}
+
+// A start that is durable although its node did not learn so is answered as a start: a client that
+// sees only replays would look for the saga's creator in vain.
+func TestStartWhoseResultIsLost(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Engine = fenced{c.Engine} })
+	x.publish(echoDef)
+	for _, wait := range []string{"wait=0", "wait=1"} {
+		start := func() *answer {
+			return x.do("POST", "/v1/sagas", `{"definition": "echo"}`, header{"Idempotency-Key", wait}, header{"Prefer", wait})
+		}
+		first := start()
+		id := first.want(201).saga().ID
+		if got := first.Header.Get(replayHeader); got != "" {
+			t.Errorf("%s: the start has %s: %s", wait, replayHeader, got)
+		}
+		if again := start(); again.want(200).saga().ID != id || again.Header.Get(replayHeader) != "true" {
+			t.Errorf("%s: repeated, it was answered with another saga, or not as a replay: %s", wait, again.Body)
+		}
+	}
+	x.do("POST", "/v1/sagas", `{"definition": "echo"}`).problem(503, "unavailable")
+}
+
 // The client of a durable start gets a 201, even if the store cannot be read after the wait or the
 // server stops.
 func TestDurableStartIsAnswered(t *testing.T) {

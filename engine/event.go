@@ -153,7 +153,7 @@ type (
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
-		ID    uuid.UUID     // with ErrStartKey and ErrUnique: the saga that has the key or value
+		ID    uuid.UUID     // with ErrStartKey and ErrUnique: the saga that has the key or value; with ErrUnavailable: the saga, if it may be durable
 		View  *machine.View // of the durable journal; nil if the machine has later records, or none was asked for
 		Err   error
 	}

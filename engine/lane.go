@@ -779,12 +779,12 @@ func (l *Lane) turnAway() {
 	l.flight, l.batch = keep, batch
 }
 
-// forget drops all sagas: another node may own them.
+// forget drops all sagas: another node may own them. A start among them may be durable.
 func (l *Lane) forget() {
 	l.node = ""
 	for _, r := range sorted(l.runs) {
 		if r.reply != nil {
-			l.emit(Replied{Reply: r.reply, Err: saga.ErrUnavailable})
+			l.emit(Replied{Reply: r.reply, ID: r.id, Err: saga.ErrUnavailable})
 		}
 		l.drop(r, journal.ErrFenced)
 	}

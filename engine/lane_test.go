@@ -233,6 +233,24 @@ func TestStartGoesThroughAfterItWasClaimed(t *testing.T) {
 	}
 }
 
+// A node that loses its lease during a commit answers a start with its id: it may be durable.
+func TestStartOfAFencedNode(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	b.lease("n1")
+	b.start()
+	if _, err := b.store.Append(t.Context(), "n1", take[engine.Commit](b)[0].Batch); err != nil {
+		t.Fatal(err)
+	}
+	b.handle(engine.LeaseLost{})
+	got := take[engine.Replied](b)
+	if len(got) != 1 || !errors.Is(got[0].Err, saga.ErrUnavailable) {
+		t.Fatalf("got %+v, want one reply: unavailable", got)
+	}
+	if _, err := b.store.Saga(t.Context(), got[0].ID); err != nil {
+		t.Errorf("the reply names %s: %v", got[0].ID, err)
+	}
+}
+
 // A saga that was claimed under an earlier lease is not loaded under the next one.
 func TestLoadedUnderAnEarlierLease(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
