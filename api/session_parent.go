@@ -41,7 +41,8 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 		return found(head.ID), true, nil
 	}
 	// Whatever is wrong with the start itself is said before anything is reserved for it.
-	if _, _, err := s.validStart(b); err != nil {
+	start, data, err := s.validStart(b)
+	if err != nil {
 		return machine.Begun{}, false, err
 	}
 	l, err := s.load(ctx, parent)
@@ -51,16 +52,19 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 	if err := callerOf(c).mayCommand(l.m.Starter(), ""); err != nil {
 		return machine.Begun{}, false, err
 	}
-	id, part, err := l.reserve(c, b)
-	if err != nil {
-		return machine.Begun{}, false, err
+	wanted := saga.BudgetData{}
+	if data.Budget != nil {
+		wanted = *data.Budget
 	}
-	b.options.Budget, b.options.BelongsTo = part, &saga.BelongsTo{Saga: parent.String(), Key: b.key, Budget: part}
-	start, data, err := s.validStart(b)
+	if wanted.Amount == "" {
+		wanted.Currency = b.def.Currency // what is left of the parent's budget may be in another one
+	}
+	id, part, err := l.reserve(c, b.key, &wanted)
 	if err != nil {
 		return machine.Begun{}, false, err
 	}
 	start.Parent = parent
+	data.Budget, data.BelongsTo = part, &saga.BelongsTo{Saga: parent.String(), Key: b.key, Budget: part}
 	err = s.cfg.Engine.StartAs(ctx, id, b.def, start, data)
 	switch {
 	case errors.Is(err, journal.ErrStartKey), errors.Is(err, journal.ErrConflict):
@@ -75,15 +79,15 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 
 // reserve lets the saga reserve a part of its budget for a session, unless it has done so. It
 // returns the session's id, and the part; nil: the saga has no budget.
-func (l *live) reserve(c echo.Context, b beginning) (id uuid.UUID, part *saga.BudgetData, err error) {
-	if id, part, ok := l.m.Guest(b.key); ok {
+func (l *live) reserve(c echo.Context, key string, wanted *saga.BudgetData) (id uuid.UUID, part *saga.BudgetData, err error) {
+	if id, part, ok := l.m.Guest(key); ok {
 		return id, part, nil
 	}
 	if l.ended() {
 		return uuid.Nil, nil, parentEnded(l.id)
 	}
-	done, err := l.execute(c, saga.Command{Do: saga.Reserve{Key: b.key, Part: b.options.Budget}})
-	if id, part, ok := l.m.Guest(b.key); ok { // perhaps for a request with the same key at the same time
+	done, err := l.execute(c, saga.Command{Do: saga.Reserve{Key: key, Part: wanted}})
+	if id, part, ok := l.m.Guest(key); ok { // perhaps for a request with the same key at the same time
 		return id, part, nil
 	}
 	switch {
@@ -92,7 +96,7 @@ func (l *live) reserve(c echo.Context, b beginning) (id uuid.UUID, part *saga.Bu
 	case !done:
 		return uuid.Nil, nil, fail("unavailable", "no node has read yet that the parent shall reserve a part of its budget: send the same request again").of(l.id).after(1)
 	}
-	return uuid.Nil, nil, fmt.Errorf("saga %s: %w: nothing is reserved under key %q", l.id, saga.ErrUnreadable, b.key)
+	return uuid.Nil, nil, fmt.Errorf("saga %s: %w: nothing is reserved under key %q", l.id, saga.ErrUnreadable, key)
 }
 
 func parentEnded(id uuid.UUID) *problem {

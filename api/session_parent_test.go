@@ -122,6 +122,20 @@ func TestSessionOfSaga(t *testing.T) {
 	x.until(id, func(v machine.View) bool { return v.Status == saga.Succeeded })
 }
 
+// A session whose actions cost money in another currency than its parent's budget is refused, and
+// nothing stays reserved for it.
+func TestSessionParentCurrency(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	x.do("PUT", "/v1/actions/euro", "action: euro\nagents: auto\nhttp: POST ${vars.pay}/charges\nin_doubt: retry\ncompensate: none\ncost: 0.10 EUR\n").want(201)
+	for _, budget := range []string{"", `, "budget": "0.20 EUR"`, `, "budget": {"tokens": 5}`} {
+		x.do("POST", "/v1/sessions", `{"name": "helper", "key": "k", "actions": ["euro"], "parent": "`+a.id+`"`+budget+`}`).problem(409, "bad_budget")
+	}
+	if c := x.cost(a.id); c.Reserved != "0" {
+		t.Errorf("the parent's cost is %+v", c)
+	}
+}
+
 // What is wrong with the request is said before anything is reserved.
 func TestSessionParentRefused(t *testing.T) {
 	x := newFixture(t)

@@ -58,8 +58,8 @@ func (s *server) startSaga(c echo.Context) error {
 
 // startOnce starts a saga, or finds the saga that was started with the same key. The key decides
 // even if the definition, the actions or the input are no longer valid, so that a replay succeeds
-// as the original did. If the saga found is the one that this start asked for, the start was durable
-// although its node did not learn so: it is no replay.
+// as the original did. If the saga found is the one that this start asked for, the start was
+// durable although its node did not learn so: it is no replay.
 func (s *server) startOnce(ctx context.Context, b beginning, start func() (machine.Begun, bool, error)) (machine.Begun, bool, error) {
 	begun, replayed, wrong := start()
 	if wrong == nil || ctx.Err() != nil {

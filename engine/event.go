@@ -153,9 +153,11 @@ type (
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
-		ID    uuid.UUID     // with ErrStartKey and ErrUnique: the saga that has the key or value; with ErrUnavailable: the saga, if it may be durable
-		View  *machine.View // of the durable journal; nil if the machine has later records, or none was asked for
-		Err   error
+		// ID is, with ErrStartKey and ErrUnique, the saga that has the key or value. With
+		// ErrUnavailable it is that of a start that may be durable, or Nil.
+		ID   uuid.UUID
+		View *machine.View // of the durable journal; nil if the machine has later records, or none was asked for
+		Err  error
 	}
 	// Advanced reports that Records were durably appended to a saga's journal. Machine may have
 	// later records. Final is the machine of a saga that has ended and was released: the lane no

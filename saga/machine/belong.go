@@ -76,17 +76,18 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	}
 	if of := m.account.Budget; of != nil {
 		switch {
+		case part.Currency != "" && part.Currency != of.Currency:
+			return o, wrongPart("the parent's budget is in " + of.Currency)
 		case part.Amount == "":
 			left := of.Sub(m.account.Spent).Sub(m.account.Reserved)
 			if left.IsZero() {
 				return o, refusal(codeBudget, "nothing is left of the parent's budget: no session was opened", "a person can raise that budget (PATCH)")
 			}
-			part.Amount, part.Currency = left.Decimal(), of.Currency
-		case part.Currency == "":
-			part.Currency = of.Currency
-		case part.Currency != of.Currency:
-			return o, wrongPart("the parent's budget is in " + of.Currency)
+			part.Amount = left.Decimal()
 		}
+		part.Currency = of.Currency
+	} else if part.Amount == "" {
+		part.Currency = ""
 	}
 	if t := &m.tokens; t.budget > 0 && part.Tokens == 0 {
 		if part.Tokens = t.budget - t.input - t.output - t.reserved; part.Tokens <= 0 {

@@ -314,7 +314,7 @@ func LastFork(def *saga.Definition, id uuid.UUID, records []journal.Record) (las
 // request for a fork. The labels are those of m. Of o it uses the vars, the budget, the actor, the
 // reason and the trace.
 func (m *Machine) BeginFork(f ForkOptions, records []journal.Record, o StartOptions) (saga.StartedData, string, []saga.Finding) {
-	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent, o.BelongsTo = int(m.started.Version), m.started.Input, m.labels, uuid.Nil, nil, nil
+	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent = int(m.started.Version), m.started.Input, m.labels, uuid.Nil, nil
 	if f.Input != nil {
 		o.Input = f.Input
 	}

@@ -275,7 +275,7 @@ func (n *node) isChild() bool {
 // Input and labels are those of m. Of o it uses the vars, the budget, the actor, the reason and the
 // trace.
 func (m *Machine) BeginRetry(p RetryPlan, records []journal.Record, o StartOptions) (saga.StartedData, string, []saga.Finding) {
-	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent, o.BelongsTo = int(m.started.Version), m.started.Input, m.labels, m.id, nil, nil
+	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent = int(m.started.Version), m.started.Input, m.labels, m.id, nil
 	d, unique, wrong := Begin(m.def, o)
 	d.Input = json.RawMessage(slices.Clone(m.started.Input))
 	d.RetryFrom, d.Reused, d.Origin = p.From, p.Reused, records

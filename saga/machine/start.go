@@ -24,8 +24,6 @@ type StartOptions struct {
 	RetryOf uuid.UUID
 	Reason  string
 	Parent  *saga.ParentData // nil: none
-	// BelongsTo is, for a session, the saga to which it belongs; nil: none.
-	BelongsTo *saga.BelongsTo
 	// Traceparent is the header that came with the start. An invalid header is ignored.
 	Traceparent string
 }
@@ -47,7 +45,7 @@ func Begin(def *saga.Definition, o StartOptions) (saga.StartedData, string, []sa
 
 // begun returns the data of a start whose input is valid.
 func begun(def *saga.Definition, o StartOptions, input json.RawMessage) (saga.StartedData, []saga.Finding) {
-	d := saga.StartedData{Input: input, Definition: def.Name, Version: saga.Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent, BelongsTo: o.BelongsTo}
+	d := saga.StartedData{Input: input, Definition: def.Name, Version: saga.Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
 	d.Action = def.Action
 	if def.Session != nil {
 		d.Session = def.Session.Data
