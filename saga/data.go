@@ -377,6 +377,19 @@ type SignalData struct {
 	Actor   string          `json:"actor,omitempty"`
 }
 
+// Payer returns the saga whose budget pays for this one, its parent or the saga to which it
+// belongs, and what that saga has reserved for it; nil: it has no budget. "": there is no such
+// saga.
+func (d *StartedData) Payer() (id string, part *BudgetData) {
+	switch {
+	case d.Parent != nil:
+		return d.Parent.Saga, d.Parent.Budget
+	case d.BelongsTo != nil:
+		return d.BelongsTo.Saga, d.BelongsTo.Budget
+	}
+	return "", nil
+}
+
 // ParentData names the step that started a saga.
 type ParentData struct {
 	Saga  string `json:"saga"`

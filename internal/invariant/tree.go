@@ -37,12 +37,8 @@ func (c *sagaCheck) tree(t *sagaState) {
 	m.limit, m.limited = t.limit()
 	c.v.member = m
 	started := t.started()
-	if p := started.Parent; p != nil {
-		m.parent = uuid.FromStringOrNil(p.Saga)
-	} else if p := started.BelongsTo; p != nil {
-		m.parent = uuid.FromStringOrNil(p.Saga)
-	}
-	part := t.part()
+	payer, part := started.Payer()
+	m.parent = uuid.FromStringOrNil(payer)
 	c.bounded(t.Records[0], part, started.Budget)
 	if part != nil && started.Budget == nil {
 		c.say(35, 1, "it has no budget, but its parent has reserved a part of its own for it")
@@ -123,17 +119,6 @@ func (c *sagaCheck) guest(m *member, r journal.Record, s *saga.SessionPart) {
 	default:
 		m.held[id] = &endowment{limit: amount(s.Part.Amount)}
 	}
-}
-
-// part returns what the saga's parent has reserved for it; nil: nothing.
-func (t *sagaState) part() *saga.BudgetData {
-	switch d := t.started(); {
-	case d.Parent != nil:
-		return d.Parent.Budget
-	case d.BelongsTo != nil:
-		return d.BelongsTo.Budget
-	}
-	return nil
 }
 
 // report notes what an outcome says of a child's cost. What the parent has booked before stays if

@@ -63,11 +63,7 @@ func (m *Machine) View() View {
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
 	}
-	if p := m.started.Parent; p != nil {
-		v.Parent = p.Saga
-	} else if b := m.started.BelongsTo; b != nil {
-		v.Parent = b.Saga
-	}
+	v.Parent, _ = m.started.Payer()
 	if f := m.forked; f != nil {
 		v.ForkedFrom, v.ForkedAt, v.Effects = f.of.String(), f.at, f.effects
 	}

@@ -31,12 +31,11 @@ func (s *sim) show(id uuid.UUID) {
 	records := s.records(id)
 	s.result.Journals[id] = records
 	var started saga.StartedData
-	switch {
-	case len(records) == 0 || records[0].Decode(&started) != nil:
-	case started.Parent != nil:
-		s.show(uuid.FromStringOrNil(started.Parent.Saga))
-	case started.BelongsTo != nil:
-		s.show(uuid.FromStringOrNil(started.BelongsTo.Saga))
+	if len(records) == 0 || records[0].Decode(&started) != nil {
+		return
+	}
+	if payer, _ := started.Payer(); payer != "" {
+		s.show(uuid.FromStringOrNil(payer))
 	}
 }
 

@@ -265,11 +265,8 @@ func (s *sim) raise(id uuid.UUID) saga.Command {
 	}
 	var d saga.StartedData
 	mustRead(records[0], &d)
-	switch limited := s.aside.IntN(4) > 0; {
-	case limited && d.Parent != nil && d.Parent.Budget != nil:
-		b = d.Parent.Budget
-	case limited && d.BelongsTo != nil && d.BelongsTo.Budget != nil:
-		b = d.BelongsTo.Budget
+	if _, part := d.Payer(); s.aside.IntN(4) > 0 && part != nil {
+		b = part
 	}
 	return saga.Command{Do: saga.Patch{Budget: b}}
 }
