@@ -274,6 +274,20 @@ func TestMCPApproval(t *testing.T) {
 	plain.refused("limit", "big", `{"amount": 11}`)
 }
 
+// A call may wait as long as it is allowed to, whatever part of a second is left for the last
+// request.
+func TestMCPWaitsUntilTheEnd(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Limits.Tool, c.Limits.ToolNote = 2600*time.Millisecond, 1200*time.Millisecond })
+	a := openAgent(t, x, "")
+	c := connect(t, x, a.token(), nil)
+	for _, tool := range []struct{ name, arguments string }{{"big", `{"amount": 60}`}, {"session_wait", `{"call": "big[0]"}`}} {
+		var v machine.CallView
+		if c.into(&v, tool.name, tool.arguments); v.Status != machine.CallWaiting {
+			t.Errorf("%s: %+v", tool.name, v)
+		}
+	}
+}
+
 // With an API key, the tools open sessions, and each call names one. The client never gets a token.
 func TestMCPWithKey(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })

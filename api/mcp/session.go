@@ -180,7 +180,7 @@ type openRequest struct {
 
 // open is the tool session_open.
 func (a *agent) open(ctx context.Context, _ *sdk.CallToolRequest, m members) (*sdk.CallToolResult, error) {
-	body := openRequest{Name: "assistant", Lease: a.cfg.Lease.String()}
+	body := openRequest{Name: "assistant", Lease: inMillis(a.cfg.Lease)}
 	if err := m.end("key", "name", "actions", "budget"); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -310,11 +311,14 @@ type callRequest struct {
 // quick is how long a call waits until a person is asked, if the client can show an address.
 const quick = 500 * time.Millisecond
 
+// inMillis writes a duration as the API reads it: in whole numbers.
+func inMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
 // callAction calls an action. The API finds the call if it was made before.
 func (a *agent) callAction(ctx context.Context, req *sdk.CallToolRequest, act *Action, m members) (*sdk.CallToolResult, error) {
-	body := callRequest{Action: act.Name, Again: m[againArg], Wait: a.cfg.Every.String()}
+	body := callRequest{Action: act.Name, Again: m[againArg], Wait: inMillis(a.cfg.Every)}
 	if showsAddresses(req) {
-		body.Wait = quick.String()
+		body.Wait = inMillis(quick)
 	}
 	delete(m, againArg)
 	s, err := a.enterFrom(ctx, m, sessionArgOf(act))
@@ -356,7 +360,7 @@ func (s *session) await(ctx context.Context, req *sdk.CallToolRequest, raw json.
 		s.progress(ctx, req, &v, time.Since(began))
 		step := min(left, s.cfg.Every)
 		asked := time.Now()
-		if _, err := s.send(ctx, http.MethodGet, callPath(v.Path)+"?wait="+step.Round(time.Millisecond).String(), nil, &raw); err != nil {
+		if _, err := s.send(ctx, http.MethodGet, callPath(v.Path)+"?wait="+inMillis(step), nil, &raw); err != nil {
 			return nil, err
 		}
 		if time.Since(asked) < step/2 { // the call has ended, or the server stops

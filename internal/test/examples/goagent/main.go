@@ -160,7 +160,7 @@ func calls(c *client.Client) error {
 	problem("bad input", err)
 	_, err = s.Call(ctx, client.Call{Action: "refunds", Input: object{}})
 	problem("no action", err)
-	_, err = refund("o-2", 20000, -1)
+	_, err = refund("o-2", 20000, 1500*time.Millisecond)
 	problem("approval", err)
 	if err := s.Undo(ctx, first.Path); err != nil {
 		return err
