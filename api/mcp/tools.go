@@ -29,7 +29,11 @@ type schemaOf map[string]any
 
 // object returns the schema of an object with these properties.
 func object(properties map[string]any, required ...string) schemaOf {
-	return schemaOf{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+	s := schemaOf{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
 }
 
 func text(description string) map[string]any {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"recourse/api/rest"
 )
@@ -76,13 +77,31 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// An action whose schema the SDK refuses is left out, and the others stay. Arguments are not copied
-// into headers.
-func TestOddSchemas(t *testing.T) {
-	a := &agent{Handler: New(Config{}), who: Caller{Token: "rst_x", Actions: []Action{
-		{Name: "huge", Input: schema(t, `{"type": "object", "properties": {"n": {"maximum": 1e999}}}`)},
-		{Name: "header", Input: schema(t, `{"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N", "properties": {"m": {"x-mcp-header": ""}}}}}`)},
-	}}}
+// Every tool has valid schemas (JSON Schema 2020-12, as the protocol demands), whatever the client
+// has authenticated with: a client that checks them refuses the whole list for one that is not.
+func TestToolSchemas(t *testing.T) {
+	actions := []Action{{Name: "any"}, {Name: "none", Input: schema(t, `{"type": "object", "properties": {}}`)}, {Name: "list", Input: schema(t, `{"type": "array"}`), Effect: Reads}}
+	for name, who := range map[string]Caller{"session": {Token: "rst_x", Actions: actions}, "key": {Actions: actions}} {
+		for _, tool := range listed(t, &agent{Handler: New(Config{}), who: who}) {
+			for _, s := range []any{tool.InputSchema, tool.OutputSchema} {
+				if s == nil {
+					continue
+				}
+				c := jsonschema.NewCompiler()
+				if err := c.AddResource("tool.json", s); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Compile("tool.json"); err != nil {
+					t.Errorf("%s: %s: %v", name, tool.Name, err)
+				}
+			}
+		}
+	}
+}
+
+// listed returns the tools that a client sees.
+func listed(t *testing.T, a *agent) []*sdk.Tool {
+	t.Helper()
 	s := sdk.NewServer(&sdk.Implementation{Name: "x", Version: "1"}, nil)
 	a.addTools(s, all)
 	client, server := sdk.NewInMemoryTransports()
@@ -97,8 +116,19 @@ func TestOddSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := make([]string, len(list.Tools))
-	for i, tool := range list.Tools {
+	return list.Tools
+}
+
+// An action whose schema the SDK refuses is left out, and the others stay. Arguments are not copied
+// into headers.
+func TestOddSchemas(t *testing.T) {
+	a := &agent{Handler: New(Config{}), who: Caller{Token: "rst_x", Actions: []Action{
+		{Name: "huge", Input: schema(t, `{"type": "object", "properties": {"n": {"maximum": 1e999}}}`)},
+		{Name: "header", Input: schema(t, `{"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N", "properties": {"m": {"x-mcp-header": ""}}}}}`)},
+	}}}
+	list := listed(t, a)
+	names := make([]string, len(list))
+	for i, tool := range list {
 		names[i] = tool.Name
 		if b, err := json.Marshal(tool.InputSchema); err != nil || strings.Contains(string(b), "x-mcp-header") {
 			t.Errorf("%s %v", b, err)

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 // Client is what both packages have.
 export interface Client {
+  listTools(): Promise<{ tools: { name: string }[] }>
   callTool(params: { name: string; arguments: Record<string, unknown> }): Promise<{ isError?: boolean; content?: unknown; structuredContent?: unknown }>
   close(): Promise<void>
 }
@@ -26,7 +27,7 @@ export async function work(connect: () => Promise<Client>) {
   for (const [name, input] of calls) {
     for (let pause = 5; ; pause = Math.min(2 * pause, 2000)) {
       try {
-        client ??= await connect()
+        client ??= await listed(connect)
         const answer = await client.callTool({ name, arguments: input })
         const call = answer.structuredContent as { path: string; status: string; replayed: boolean } | undefined
         if (answer.isError || call?.status !== 'succeeded') throw new Error(JSON.stringify(answer.content))
@@ -41,6 +42,16 @@ export async function work(connect: () => Promise<Client>) {
     }
   }
   await client?.close()
+}
+
+// listed connects, and reads the list of tools, as a model's host does before it offers them: the
+// package checks each schema.
+async function listed(connect: () => Promise<Client>) {
+  const client = await connect()
+  const names = (await client.listTools()).tools.map((tool) => tool.name)
+  const missing = calls.map(([name]) => name).filter((name) => !names.includes(name))
+  if (missing.length) say(`there is no tool ${missing}: the tools are ${names}`)
+  return client
 }
 
 // address and token are where the tools are, and the session: `recourse agent run` sets both.
