@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -74,6 +75,9 @@ func (c *mcpClient) into(v any, tool, arguments string) *sdk.CallToolResult {
 	r := c.raw(tool, arguments)
 	if r.IsError {
 		c.t.Fatalf("%s %s: %s", tool, arguments, said(r))
+	}
+	if m, _ := r.StructuredContent.(map[string]any); len(r.Content) > 1 && (m["note"] == nil || !strings.HasSuffix(said(r), fmt.Sprint("\n", m["note"]))) {
+		c.t.Errorf("%s %s: the structured content %v lacks the text of the other: %s", tool, arguments, m, said(r))
 	}
 	decodeResult(c.t, r, v)
 	return r

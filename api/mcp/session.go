@@ -40,11 +40,7 @@ func (v *sessionView) result(said string) (*sdk.CallToolResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &sdk.CallToolResult{StructuredContent: json.RawMessage(raw), Content: []sdk.Content{&sdk.TextContent{Text: string(raw)}}}
-	if said != "" {
-		r.Content = append(r.Content, &sdk.TextContent{Text: said})
-	}
-	return r, nil
+	return result(raw, said)
 }
 
 // status is the tool session_status.
@@ -109,8 +105,7 @@ func undoCall(ctx context.Context, _ *sdk.CallToolRequest, s *session, m members
 	if _, err := s.send(ctx, http.MethodPost, callPath(path)+"/undo", body, &raw); err != nil {
 		return nil, err
 	}
-	return &sdk.CallToolResult{StructuredContent: raw, Content: []sdk.Content{&sdk.TextContent{Text: string(raw)},
-		&sdk.TextContent{Text: `While "undo" is "running", it goes on; session_status shows the end.`}}}, nil
+	return result(raw, `While "undo" is "running", it goes on; session_status shows the end.`)
 }
 
 // reasonOf returns the body of a command that may have a reason.

@@ -56,6 +56,7 @@ var callSchema = schemaOf{
 		"waits_for": text("What a person decides: approval, repeat, doubt, budget or credentials."),
 		"inbox":     text("The id of the inbox entry that a person decides."),
 		"undo":      map[string]any{"type": "string", "enum": []string{"available", "none", "running", "done"}},
+		"note":      text("What to do next, in words."),
 	},
 }
 
@@ -355,11 +356,11 @@ func (s *session) await(ctx context.Context, req *sdk.CallToolRequest, raw json.
 		left := time.Until(until)
 		switch {
 		case v.ended():
-			return s.answer(&v, raw), nil
+			return s.answer(&v, raw)
 		case v.Inbox != "" && showsAddresses(req) && len(req.Params.InputResponses) == 0:
 			return s.askPerson(&v), nil
 		case left <= 0, v.Inbox != "" && len(req.Params.InputResponses) > 0 && !accepted(req):
-			return s.answer(&v, raw), nil
+			return s.answer(&v, raw)
 		}
 		s.progress(ctx, req, &v, time.Since(began))
 		step := min(left, s.cfg.Every)
@@ -420,18 +421,15 @@ func (s *session) askPerson(v *callView) *sdk.CallToolResult {
 func (s *session) inboxURL() string { return s.who.Page + "/inbox?saga=" + s.id }
 
 // answer is the result of a call.
-func (s *session) answer(v *callView, raw json.RawMessage) *sdk.CallToolResult {
-	r := &sdk.CallToolResult{StructuredContent: raw, Content: []sdk.Content{&sdk.TextContent{Text: string(raw)}}}
+func (s *session) answer(v *callView, raw json.RawMessage) (*sdk.CallToolResult, error) {
 	advice := ""
 	switch v.Status {
 	case "failed":
-		r.IsError = true
 		advice = "The call failed and has no effect. Calling the tool again with the same arguments may send it again."
 		if v.Error != nil {
 			advice = v.Error.Code + ": " + advice
 		}
 	case "in_doubt":
-		r.IsError = true
 		advice = "in_doubt: The call may have had its effect, and nobody knows. Do not make it again in another form: a person has to look (" + s.inboxURL() + ")."
 	case "running", "waiting":
 		advice = fmt.Sprintf(`The call has not ended. Call session_wait with {"call": %q} to wait for it; it goes on meanwhile.`, v.Path)
@@ -441,8 +439,31 @@ func (s *session) answer(v *callView, raw json.RawMessage) *sdk.CallToolResult {
 	case "undone":
 		advice = "The effect of the call was undone. Calling the tool again with the same arguments may make it again."
 	}
-	if advice != "" {
-		r.Content = append(r.Content, &sdk.TextContent{Text: advice})
+	r, err := result(raw, advice)
+	if err == nil {
+		r.IsError = v.Status == "failed" || v.Status == "in_doubt"
 	}
-	return r
+	return r, err
+}
+
+// result is the result of a tool: an object, and a note in words ("": none). The note is a text and
+// a member of the structured content, because some clients show their model only that: Claude Code
+// does (https://github.com/anthropics/claude-code/issues/79944).
+func result(object json.RawMessage, note string) (*sdk.CallToolResult, error) {
+	r := &sdk.CallToolResult{StructuredContent: object, Content: []sdk.Content{&sdk.TextContent{Text: string(object)}}}
+	if note == "" {
+		return r, nil
+	}
+	r.Content = append(r.Content, &sdk.TextContent{Text: note})
+	var m members
+	err := json.Unmarshal(object, &m)
+	if err == nil {
+		m["note"], err = encode(note)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := encode(m)
+	r.StructuredContent = json.RawMessage(all)
+	return r, err
 }
