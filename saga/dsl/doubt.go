@@ -66,6 +66,10 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 func (p *parser) inDoubt(n *Node, s *scope) saga.InDoubt {
 	d := saga.InDoubt{Policy: saga.RetrySame, Otherwise: saga.Ask, Declared: true}
 	if n.Form != Map {
+		if n.Form == Scalar && n.value == "verify" {
+			p.fail(n, "unknown_value", "verify needs its status check: in_doubt: {verify: {http: GET …, found: …}}")
+			return d
+		}
 		if word, ok := p.oneOf(n, "retry", "ask", "fail"); ok {
 			d.Policy = saga.Policy(word)
 		}
