@@ -153,6 +153,27 @@ func TestMCPWithServer(t *testing.T) {
 	}
 }
 
+// A session opened by `recourse mcp`, and one opened by `recourse agent run`, may belong to another
+// one, whose budget pays for them.
+func TestSessionsBelowAnother(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	lead := startMCP(t, s.env, "--actions", "refund", "--name", "lead", "--budget", "1.00 USD")
+	id := s.sessionID(t)
+	helper := startMCP(t, s.env, "--actions", "refund", "--budget", "0.40 USD", "--parent", id)
+	reserved := func(want string) {
+		t.Helper()
+		if text, failed := lead.call("session_status", `{}`); failed || !strings.Contains(text, `"reserved":"`+want+`"`) {
+			t.Errorf("the parent has not reserved %s: %s", want, text)
+		}
+	}
+	reserved("0.40")
+	startAgent(t, s.env, "exit 0", "--budget", "0.50 USD", "--parent", id, "--key", "two").exits(t, cli.OK, "committed")
+	startAgent(t, s.env, "exit 0", "--budget", "0.70 USD", "--parent", id, "--key", "three").exits(t, cli.Failed, "does not cover the session")
+	helper.leaves("it has no calls")
+	lead.leaves("it has no calls")
+}
+
 // The process of `recourse agent run` gets the address of the tools; its token is the bearer token.
 func TestAgentGetsTheToolsAddress(t *testing.T) {
 	t.Parallel()

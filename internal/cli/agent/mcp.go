@@ -25,6 +25,7 @@ type MCP struct {
 	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
 	Actions  []string `required:"" placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that are tools, separated by commas: their names with --server, and files or directories without."`
 	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
+	Parent   string   `placeholder:"ID" help:"The saga or session whose budget pays for this session."`
 	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
 }
@@ -32,7 +33,7 @@ type MCP struct {
 // Run serves the client that has started this process, on stdin and stdout, in a session that it
 // opens and keeps attached.
 func (c *MCP) Run(a *cli.App, embed Embed) error {
-	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget}
+	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Parent: c.Parent}
 	r := &runner{app: a, flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, keyed: c.Key != ""}
 	local := Run{Server: c.Server, Actions: c.Actions, Database: c.Database, LocalFlags: c.LocalFlags}
 	stop, err := local.connect(r, embed, &body)
