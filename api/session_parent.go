@@ -81,14 +81,14 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 // returns the session's id, and the part; nil: the saga has no budget.
 func (l *live) reserve(c echo.Context, key string, wanted *saga.BudgetData) (id uuid.UUID, part *saga.BudgetData, err error) {
 	if id, part, ok := l.m.Guest(key); ok {
-		return id, part, nil
+		return id, part, checkReserved(wanted, part)
 	}
 	if l.ended() {
 		return uuid.Nil, nil, parentEnded(l.id)
 	}
 	done, err := l.execute(c, saga.Command{Do: saga.Reserve{Key: key, Part: wanted}})
 	if id, part, ok := l.m.Guest(key); ok { // perhaps for a request with the same key at the same time
-		return id, part, nil
+		return id, part, checkReserved(wanted, part)
 	}
 	switch {
 	case err != nil:
@@ -97,6 +97,22 @@ func (l *live) reserve(c echo.Context, key string, wanted *saga.BudgetData) (id 
 		return uuid.Nil, nil, fail("unavailable", "no node has read yet that the parent shall reserve a part of its budget: send the same request again").of(l.id).after(1)
 	}
 	return uuid.Nil, nil, fmt.Errorf("saga %s: %w: nothing is reserved under key %q", l.id, saga.ErrUnreadable, key)
+}
+
+// checkReserved returns an error if the part that is reserved under a key is not the one that this
+// request asks for: another request has reserved it, and did not come to its start.
+func checkReserved(wanted, part *saga.BudgetData) error {
+	have := saga.BudgetData{}
+	if part != nil {
+		have = *part
+	}
+	switch {
+	case wanted.Amount != "" && (wanted.Amount != have.Amount || wanted.Currency != have.Currency),
+		wanted.Currency != "" && have.Currency != "" && wanted.Currency != have.Currency,
+		wanted.Tokens != 0 && wanted.Tokens != have.Tokens:
+		return keyReused()
+	}
+	return nil
 }
 
 func parentEnded(id uuid.UUID) *problem {

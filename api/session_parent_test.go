@@ -82,25 +82,82 @@ func TestSessionParent(t *testing.T) {
 	})
 }
 
+// reserve lets a saga reserve a part of its budget, as a request does that then dies.
+func (x *fixture) reserve(parent, key string, part *saga.BudgetData) {
+	x.t.Helper()
+	c, err := json.Marshal(saga.Command{Do: saga.Reserve{Key: caller{name: saga.Anonymous}.scope() + ":session:" + key, Part: part}})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if err := x.eng.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: uuid.FromStringOrNil(parent), Kind: saga.CommandMessage, Data: c}); err != nil {
+		x.t.Fatal(err)
+	}
+	x.until(parent, func(v machine.View) bool { return v.Cost.Reserved == part.Amount })
+}
+
 // A request that is repeated after the parent has reserved, and before the session was started,
 // starts it with the same part.
 func TestSessionParentReservedBefore(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, `, "budget": "1.00 USD"`)
-	key := caller{name: saga.Anonymous}.scope() + ":session:k"
-	c, err := json.Marshal(saga.Command{Do: saga.Reserve{Key: key, Part: &saga.BudgetData{Amount: "0.30", Currency: "USD"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := x.eng.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: uuid.FromStringOrNil(a.id), Kind: saga.CommandMessage, Data: c}); err != nil {
-		t.Fatal(err)
-	}
-	x.until(a.id, func(v machine.View) bool { return v.Cost.Reserved == "0.30" })
+	x.reserve(a.id, "k", &saga.BudgetData{Amount: "0.30", Currency: "USD"})
 	var v sessionView
 	x.below(a.id, "k", `, "budget": "0.30 USD"`).want(201).into(&v)
 	if c := x.cost(a.id); c.Reserved != "0.30" || v.Cost.Budget != "0.30" {
 		t.Errorf("the session has %s, and its parent has reserved %s", v.Cost.Budget, c.Reserved)
 	}
+}
+
+// What is reserved for a session, and was not started, is only for a request that asks for the same
+// part: another one with its key, or one whose actions are in another currency now, is refused.
+func TestSessionParentReservedForAnother(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	x.do("PUT", "/v1/actions/euro", "action: euro\nagents: auto\nhttp: POST ${vars.pay}/charges\nin_doubt: retry\ncompensate: none\ncost: 0.10 EUR\n").want(201)
+	x.reserve(a.id, "k", &saga.BudgetData{Amount: "0.90", Currency: "USD"})
+	x.below(a.id, "k", `, "budget": "0.10 USD"`).problem(422, "idempotency_key_reused")
+	x.below(a.id, "k", `, "budget": {"tokens": 5}`).problem(422, "idempotency_key_reused")
+	x.do("POST", "/v1/sessions", `{"name": "helper", "key": "k", "actions": ["euro"], "parent": "`+a.id+`"}`).problem(422, "idempotency_key_reused")
+	var v sessionView
+	x.below(a.id, "k", `, "budget": "0.90 USD"`).want(201).into(&v)
+	if v.Cost.Budget != "0.90" {
+		t.Errorf("the session's budget is %+v", v.Cost)
+	}
+}
+
+// What a session has cost may have more digits than a single amount may have.
+func TestSessionParentDigits(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "100.00 USD"`)
+	x.do("PUT", "/v1/actions/priced", "action: priced\nagents: auto\ninput: {price: number}\nhttp: POST ${vars.mail}/send\nbody: {to: a@example.com, text: x}\nin_doubt: fail\ncost: {from: input.price, reserve: 20 USD}\n").want(201)
+	var v sessionView
+	x.do("POST", "/v1/sessions", `{"name": "helper", "key": "k", "actions": ["priced"], "budget": "60.00 USD", "parent": "`+a.id+`"}`).want(201).into(&v)
+	helper := &agent{x: x, id: v.ID, secret: NewSecret()}
+	helper.attach("").want(200)
+	for _, price := range []string{"1e-30", "10"} {
+		helper.do("POST", "/calls", `{"action": "priced", "input": {"price": `+price+`}}`).want(200)
+	}
+	helper.do("POST", "/commit", "").want(200)
+	x.until(a.id, func(v machine.View) bool { return v.Cost.Children != nil })
+	const spent = "10.000000000000000000000000000001"
+	if c := x.cost(a.id); c.Spent != spent || strings.Trim(c.Reserved, "0.") != "" {
+		t.Errorf("the parent's cost is %+v", c)
+	}
+	x.below(a.id, "rest", "").want(201).into(&v) // has all that is left
+	if v.Cost.Budget != "89.999999999999999999999999999999" {
+		t.Errorf("the second session has %s", v.Cost.Budget)
+	}
+	x.work(v.ID, "0.5")
+	x.until(a.id, func(v machine.View) bool { return strings.HasPrefix(v.Cost.Spent, "10.5") })
+}
+
+// No number of tokens is so large that it fits.
+func TestSessionParentTokens(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": {"tokens": 1000}`)
+	x.below(a.id, "one", `, "budget": {"tokens": 10}`).want(201)
+	x.below(a.id, "two", `, "budget": {"tokens": 1000000000000000}`).problem(402, "budget_exhausted")
+	x.below(a.id, "three", `, "budget": {"tokens": 9223372036854775807}`, outside).problem(400, "invalid_request")
 }
 
 // A session may belong to a saga, too.

@@ -96,6 +96,9 @@ func (o *object) budgetOr(onExceed *saga.OnExceed) *saga.BudgetData {
 	if b.Tokens < 0 {
 		in.bad("/tokens", "bad_budget", "tokens cannot be negative")
 	}
+	if b.Tokens > saga.MostTokens {
+		in.bad("/tokens", "bad_budget", "at most %d tokens; leave them out for no limit", int64(saga.MostTokens))
+	}
 	if onExceed != nil {
 		*onExceed = saga.OnExceed(in.str("on_exceed"))
 		if *onExceed != "" && *onExceed != saga.ExceedFail && *onExceed != saga.ExceedAsk {

@@ -100,6 +100,10 @@ func (d StartedData) Starter() string {
 	return d.Actor
 }
 
+// MostTokens is the largest budget of tokens: sums of budgets, and what is used of them, fit into
+// an int64, and into the exact integers of other languages (RFC 7493).
+const MostTokens = 1_000_000_000_000_000
+
 // BudgetData is a budget as requests and records write it.
 type BudgetData struct {
 	Amount   string `json:"amount,omitempty"` // "2.00"
@@ -471,8 +475,8 @@ func (c CostView) Own() CostView {
 	if c.Children == nil {
 		return c
 	}
-	spent, err1 := retry.Amount(c.Spent, c.Currency)
-	children, err2 := retry.Amount(c.Children.Spent, c.Currency)
+	spent, err1 := retry.Total(c.Spent, c.Currency)
+	children, err2 := retry.Total(c.Children.Spent, c.Currency)
 	if err1 == nil && err2 == nil {
 		c.Spent = spent.Sub(children).Decimal()
 	}

@@ -296,7 +296,7 @@ func (d *sagaPage) group(asks []*activity.Ask) *askGroup {
 		}
 		g.Tokens.Input += a.Tokens.Input
 		g.Tokens.Output += a.Tokens.Output
-		if cost, err := retry.Amount(a.Cost, ""); a.Cost != "" && err == nil {
+		if cost, err := retry.Total(a.Cost, ""); a.Cost != "" && err == nil {
 			sum = sum.Add(cost)
 		}
 		switch {

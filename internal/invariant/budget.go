@@ -170,7 +170,7 @@ func amount(decimal string) retry.Money {
 	if decimal == "" {
 		return retry.Money{}
 	}
-	m, err := retry.Amount(decimal, "")
+	m, err := retry.Total(decimal, "")
 	if err != nil {
 		return retry.Money{}
 	}

@@ -173,7 +173,7 @@ func pathsOf(list []compensation.Residue) string {
 // is far less.
 func (n *Notices) median(m *machine.Machine) (spent, median retry.Money, far bool) {
 	cost := m.Cost().Own()
-	spent, err := retry.Amount(cost.Spent, cost.Currency)
+	spent, err := retry.Total(cost.Spent, cost.Currency)
 	if n.Median == nil || err != nil || spent.IsZero() {
 		return spent, median, false
 	}

@@ -90,7 +90,7 @@ func Place(raw string) string {
 
 func (t *Teller) outcome(e *history.Event, d *saga.OutcomeData) []Line {
 	if d.Cost != "" {
-		if cost, err := retry.Amount(d.Cost, ""); err == nil {
+		if cost, err := retry.Total(d.Cost, ""); err == nil {
 			t.spent = t.spent.Add(cost)
 		}
 	}

@@ -1,8 +1,6 @@
 package dsl
 
 import (
-	"math"
-
 	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -26,7 +24,7 @@ func (p *parser) budgetOf(n *Node, keys ...string) *saga.Budget {
 		b.Amount = p.money(v)
 	}
 	if v := n.Get("tokens"); v != nil {
-		b.Tokens, _ = p.whole(v, 1, math.MaxInt64)
+		b.Tokens, _ = p.whole(v, 1, saga.MostTokens)
 	}
 	if v := n.Get("on_exceed"); v != nil {
 		word, _ := p.oneOf(v, "fail", "ask")

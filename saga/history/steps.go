@@ -100,7 +100,7 @@ func (s *Step) outcome(r *journal.Record, t Track, d *saga.OutcomeData) error {
 		s.Output = d.Output
 	}
 	if d.Cost != "" {
-		cost, err := retry.Amount(d.Cost, "")
+		cost, err := retry.Total(d.Cost, "")
 		if err != nil {
 			return fmt.Errorf("%w: cost: %w", saga.ErrUnreadable, err)
 		}

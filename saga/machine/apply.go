@@ -205,7 +205,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 		m.takeBack(s)
 	}
 	if d.Reserve != "" {
-		reserve, err := retry.Amount(d.Reserve, m.currency())
+		reserve, err := retry.Total(d.Reserve, m.currency())
 		if err != nil {
 			return fmt.Errorf("%w: reserve: %w", saga.ErrUnreadable, err)
 		}
@@ -236,7 +236,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	var cost retry.Money
 	if d.Cost != "" {
 		var err error
-		if cost, err = retry.Amount(d.Cost, m.currency()); err != nil {
+		if cost, err = retry.Total(d.Cost, m.currency()); err != nil {
 			return fmt.Errorf("%w: cost: %w", saga.ErrUnreadable, err)
 		}
 		// What a child has wasted is in its own journal.

@@ -95,7 +95,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 		}
 	}
 	if part.Amount != "" {
-		if _, err := retry.Amount(part.Amount, part.Currency); err != nil {
+		if _, err := retry.Total(part.Amount, part.Currency); err != nil {
 			return o, wrongPart(err.Error())
 		}
 	}
@@ -158,11 +158,11 @@ func (m *Machine) applySettle(s *saga.SessionPart) error {
 	m.tokens.output += tokens.Output
 	m.childTokens.Input += tokens.Input
 	m.childTokens.Output += tokens.Output
-	spent, err1 := retry.Amount(s.Cost.Spent, s.Cost.Currency)
+	spent, err1 := retry.Total(s.Cost.Spent, s.Cost.Currency)
 	kept := retry.Money{}
 	var err2 error
 	if s.Cost.Reserved != "" {
-		kept, err2 = retry.Amount(s.Cost.Reserved, s.Cost.Currency)
+		kept, err2 = retry.Total(s.Cost.Reserved, s.Cost.Currency)
 	}
 	if err1 != nil || err2 != nil {
 		return fmt.Errorf("%w: the cost of session %s", saga.ErrUnreadable, s.ID)

@@ -37,7 +37,7 @@ func (t *tokens) settle(s *track, used *saga.TokensView) {
 
 // fit reports whether n more tokens fit, if `free` of the reserved ones were released.
 func (t *tokens) fit(n, free int64) bool {
-	return t.budget == 0 || n == 0 || t.input+t.output+t.reserved-free+n <= t.budget
+	return t.budget == 0 || n == 0 || n > 0 && n <= t.budget-(t.input+t.output+t.reserved-free)
 }
 
 // reserveOf returns the most that an attempt of the step with this request may use.

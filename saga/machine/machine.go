@@ -386,7 +386,7 @@ func (m *Machine) rebudget(b *saga.BudgetData) error {
 	if b.Amount == "" {
 		return nil
 	}
-	amount, err := retry.Amount(b.Amount, b.Currency)
+	amount, err := retry.Total(b.Amount, b.Currency)
 	if err != nil {
 		return fmt.Errorf("%w: budget: %w", saga.ErrUnreadable, err)
 	}

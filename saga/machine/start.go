@@ -108,7 +108,7 @@ func checkBudget(def *saga.Definition, b *saga.BudgetData) *saga.Finding {
 	if b == nil || b.Amount == "" {
 		return nil
 	}
-	if _, err := retry.Amount(b.Amount, b.Currency); err != nil {
+	if _, err := retry.Total(b.Amount, b.Currency); err != nil {
 		return &saga.Finding{Pointer: "/budget", Code: "bad_budget", Detail: err.Error()}
 	}
 	if err := retry.CheckCurrency(b.Currency); err != nil {

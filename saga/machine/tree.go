@@ -61,7 +61,7 @@ func (m *Machine) childReserve(r *saga.Request) (u saga.Usage) {
 // reserves returns what a part for a child or a session reserves of the saga's budget.
 func (m *Machine) reserves(part *saga.BudgetData) (u saga.Usage) {
 	if m.account.Budget != nil && part.Amount != "" {
-		u.Cost, _ = retry.Amount(part.Amount, part.Currency) // endow or reserve has written it
+		u.Cost, _ = retry.Total(part.Amount, part.Currency) // endow or reserve has written it
 	}
 	if m.tokens.budget > 0 {
 		u.Output = part.Tokens
@@ -90,7 +90,7 @@ func (m *Machine) bookChild(n *node, d *saga.OutcomeData, cost retry.Money) erro
 	kept := retry.Money{}
 	if d.Kept != "" {
 		var err error
-		if kept, err = retry.Amount(d.Kept, m.currency()); err != nil {
+		if kept, err = retry.Total(d.Kept, m.currency()); err != nil {
 			return fmt.Errorf("%w: kept: %w", saga.ErrUnreadable, err)
 		}
 	}
@@ -118,7 +118,7 @@ func WithinBudget(def *saga.Definition, b *saga.BudgetData) *saga.BudgetData {
 	}
 	lower := *b
 	if own := def.Budget.Amount; own != nil && b.Amount != "" && own.Currency == b.Currency {
-		if held, err := retry.Amount(b.Amount, b.Currency); err == nil && own.Cmp(held) < 0 {
+		if held, err := retry.Total(b.Amount, b.Currency); err == nil && own.Cmp(held) < 0 {
 			lower.Amount = own.Decimal()
 		}
 	}
@@ -147,8 +147,8 @@ func (m *Machine) overParents(amount string, tokens int64) *Refusal {
 		return nil
 	}
 	if amount != "" && b.Amount != "" {
-		wanted, err1 := retry.Amount(amount, b.Currency)
-		held, err2 := retry.Amount(b.Amount, b.Currency)
+		wanted, err1 := retry.Total(amount, b.Currency)
+		held, err2 := retry.Total(b.Amount, b.Currency)
 		if err1 == nil && err2 == nil && wanted.Cmp(held) > 0 {
 			return refusal("over_parents_budget", "the saga's parent has reserved "+held.String()+" for it", help)
 		}
@@ -210,7 +210,7 @@ func (t *outcomeBuilder) chargeChild() {
 	case t.s == &t.n.compensation && t.a.Code != saga.NoSaga: // a child exists, and may still cost something
 		return
 	}
-	spent, err := retry.Amount(c.Spent, c.Currency)
+	spent, err := retry.Total(c.Spent, c.Currency)
 	if err != nil || c.Currency != t.m.currency() && !(spent.IsZero() && c.Reserved == "") {
 		return // a saga without amounts in this currency has no budget in it
 	}

@@ -436,7 +436,7 @@ func sum(costs []string) (string, error) {
 		if c == "" {
 			continue
 		}
-		amount, err := retry.Amount(c, "")
+		amount, err := retry.Total(c, "")
 		if err != nil {
 			return "", fmt.Errorf("cost: %w", err)
 		}
