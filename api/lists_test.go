@@ -324,7 +324,7 @@ func TestListFindsWhatIsShown(t *testing.T) {
 		x.until(lost, is(saga.Succeeded))
 		for q, want := range map[string][]string{
 			"http_410": {lost}, "number gone": {lost},
-			"402": {refused}, "step_failed": {refused}, "DECLINED": {refused}, "charge": {refused}, "a-17": {refused}, "1005": {refused}, "gold": {refused},
+			"http 402": {refused}, "step_failed": {refused}, "DECLINED": {refused}, "charge": {refused}, "a-17": {refused}, "1005": {refused}, "gold": {refused},
 			"b-18": {paid}, "r-b-18-ü": {paid}, "99.50": {paid}, "pay": {paid, refused}, "amount": nil, "receipt": nil, "zebra": nil,
 		} {
 			if d := cmp.Diff(want, ids(walk[machine.View](x, "/v1/sagas?q="+url.QueryEscape(q), 50))); d != "" {
