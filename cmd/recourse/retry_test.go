@@ -64,7 +64,7 @@ steps:
 output: {of: "${steps.ship.output.id}"}
 `))
 	id := strings.Fields(ok(t, s.env, "start", "books", "--wait", "30s"))[0]
-	r := run(t, s.env, "fork", id[:13], "--at", "3", "--effects", "stub", "--stub", `ship={"id": "s-1"}`)
+	r := run(t, s.env, "fork", id[:13], "--at", "3", "--effects", "stub", "--stub", `ship={"id": "s-1", "by": "air"}`)
 	if r.code != cli.OK || !strings.Contains(r.errOut, "after its record 3") {
 		t.Fatalf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
