@@ -108,8 +108,9 @@ func TestSessionParentReservedBefore(t *testing.T) {
 	}
 }
 
-// What is reserved for a session, and was not started, is only for a request that asks for the same
-// part: another one with its key, or one whose actions are in another currency now, is refused.
+// A part that is reserved for a session whose start was lost is only for a request that asks for
+// this part. A request with the same key that asks for another one, or whose actions are in another
+// currency now, is refused.
 func TestSessionParentReservedForAnother(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, `, "budget": "1.00 USD"`)
@@ -125,7 +126,7 @@ func TestSessionParentReservedForAnother(t *testing.T) {
 	}
 }
 
-// What a session has cost may have more digits than a single amount may have.
+// The cost of a session is a sum, and may have more digits than a single amount.
 func TestSessionParentDigits(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, `, "budget": "100.00 USD"`)

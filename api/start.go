@@ -73,9 +73,10 @@ func (s *server) startOnce(ctx context.Context, b beginning, start func() (machi
 	case err != nil || head == nil:
 		return machine.Begun{}, false, wrong
 	}
-	own := found(head.ID)
-	own.First = begun.First
-	return own, head.ID != begun.ID, nil
+	if head.ID == begun.ID {
+		return machine.Begun{ID: begun.ID, Stop: func() {}, First: begun.First}, false, nil
+	}
+	return found(head.ID), true, nil
 }
 
 // found is the result of a start whose saga existed already.

@@ -200,6 +200,9 @@ func backoff(ctx context.Context, n int, err error) error {
 	return pause(ctx, d)
 }
 
+// inMillis writes a duration as the API reads it: in whole numbers.
+func inMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
 // pause waits for d; the error is that of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

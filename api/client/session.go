@@ -205,7 +205,7 @@ func (s *Session) Call(ctx context.Context, c Call) (*CallView, error) {
 	if c.Patience != 0 {
 		wait = max(time.Second, min(wait, c.Patience))
 	}
-	body := map[string]any{"action": c.Action, "input": c.Input, "wait": fmt.Sprintf("%dms", wait.Milliseconds())}
+	body := map[string]any{"action": c.Action, "input": c.Input, "wait": inMillis(wait)}
 	if c.Once != "" {
 		body["id"] = c.Once
 	}

@@ -149,9 +149,9 @@ type claimed struct {
 // claim waits for up to room tasks. All its attempts have one idempotency key, so that tasks in a
 // lost response are not lost.
 func (r *running) claim(ctx, polling context.Context, room int) (claimed, error) {
-	in := map[string]any{"types": r.Types, "worker": r.Name, "max": room, "wait": pollWait.String()}
+	in := map[string]any{"types": r.Types, "worker": r.Name, "max": room, "wait": inMillis(pollWait)}
 	if r.Lease > 0 {
-		in["lease"] = fmt.Sprintf("%dms", r.Lease.Milliseconds())
+		in["lease"] = inMillis(r.Lease)
 	}
 	key, inFlight := rand.Text(), 0
 	for n := 0; ; n++ {
