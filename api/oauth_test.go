@@ -190,9 +190,8 @@ func TestOAuthSessions(t *testing.T) {
 
 	// A later token of the same subject continues, and a call that is repeated has one effect.
 	later := connect(t, x, i.Sign("RS256", "", "ann", "action:charge"), nil)
-	later.into(&v, "charge", charge)
-	if !v.Replayed {
-		t.Errorf("repeated: %+v", v)
+	if r := later.into(&v, "charge", charge); !madeBefore(r) {
+		t.Errorf("repeated: %+v", r)
 	}
 
 	// Another subject has its own sessions, also with the same key, and sees nothing of others'.

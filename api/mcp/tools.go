@@ -47,7 +47,6 @@ var callSchema = schemaOf{
 		"path":      text("Names the call in its session, such as refund[0]."),
 		"action":    text("The action, with its version."),
 		"status":    map[string]any{"type": "string", "enum": []string{"running", "waiting", "succeeded", "failed", "in_doubt", "undone"}},
-		"replayed":  map[string]any{"type": "boolean", "description": "The call was made before; this is its recorded answer."},
 		"key":       text("The idempotency key of its requests."),
 		"input":     map[string]any{},
 		"output":    map[string]any{},
@@ -439,11 +438,38 @@ func (s *session) answer(v *callView, raw json.RawMessage) (*sdk.CallToolResult,
 	case "undone":
 		advice = "The effect of the call was undone. Calling the tool again with the same arguments may make it again."
 	}
-	r, err := result(raw, advice)
+	r, err := callResult(raw, advice)
 	if err == nil {
 		r.IsError = v.Status == "failed" || v.Status == "in_doubt"
 	}
 	return r, err
+}
+
+// replayedMeta is the name, in the `_meta` of a result, of what says that the call was made before.
+const replayedMeta = "recourse/replayed"
+
+// callResult is the result of a tool that returns a call. What the model is shown of a call is the
+// same in each life of its session, because answers of models are found by what the model is asked:
+// whether the call was made before is told to the client, in `_meta`.
+func callResult(call json.RawMessage, note string) (*sdk.CallToolResult, error) {
+	var m members
+	if err := json.Unmarshal(call, &m); err != nil {
+		return nil, fmt.Errorf("call: %w", err)
+	}
+	replayed := string(m["replayed"]) == "true"
+	delete(m, "replayed")
+	shown, err := encode(m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := result(shown, note)
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		r.Meta = sdk.Meta{replayedMeta: true}
+	}
+	return r, nil
 }
 
 // result is the result of a tool: an object, and a note in words ("": none). The note is a text and

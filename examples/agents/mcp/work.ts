@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 // Client is what both packages have.
 export interface Client {
   listTools(): Promise<{ tools: { name: string }[] }>
-  callTool(params: { name: string; arguments: Record<string, unknown> }): Promise<{ isError?: boolean; content?: unknown; structuredContent?: unknown }>
+  callTool(params: { name: string; arguments: Record<string, unknown> }): Promise<{ isError?: boolean; content?: unknown; structuredContent?: unknown; _meta?: Record<string, unknown> }>
   close(): Promise<void>
 }
 
@@ -29,9 +29,9 @@ export async function work(connect: () => Promise<Client>) {
       try {
         client ??= await listed(connect)
         const answer = await client.callTool({ name, arguments: input })
-        const call = answer.structuredContent as { path: string; status: string; replayed: boolean } | undefined
+        const call = answer.structuredContent as { path: string; status: string } | undefined
         if (answer.isError || call?.status !== 'succeeded') throw new Error(JSON.stringify(answer.content))
-        say(`${call.path} ${call.status}${call.replayed ? ' (from the journal)' : ''}`)
+        say(`${call.path} ${call.status}${answer._meta?.['recourse/replayed'] ? ' (from the journal)' : ''}`)
         break
       } catch (e) {
         say(`${name}: no answer, so it is called again: ${e}`)
