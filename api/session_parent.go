@@ -32,8 +32,9 @@ func (o *object) parent(key string) uuid.UUID {
 // beginBelow opens a session that belongs to a saga or to another session. The parent reserves a
 // part of its budget first, under the key of the start: a request that is repeated finds this part
 // instead of reserving another one. Errors: saga_not_found, forbidden, parent_ended,
-// budget_exhausted, and those of begin.
-func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUID, b beginning) (machine.Begun, bool, error) {
+// budget_exhausted, and those of begin. If the request names no amount, that of the start's options
+// is the most that the caller's key allows.
+func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUID, named bool, b beginning) (machine.Begun, bool, error) {
 	if head, err := s.byKey(ctx, b); err != nil || head != nil {
 		if err != nil {
 			return machine.Begun{}, false, err
@@ -52,14 +53,17 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 	if err := callerOf(c).mayCommand(l.m.Starter(), ""); err != nil {
 		return machine.Begun{}, false, err
 	}
-	wanted := saga.BudgetData{}
+	wanted := saga.Reserve{Key: b.key, Part: &saga.BudgetData{}}
 	if data.Budget != nil {
-		wanted = *data.Budget
+		*wanted.Part = *data.Budget
 	}
-	if wanted.Amount == "" {
-		wanted.Currency = b.def.Currency // what is left of the parent's budget may be in another one
+	if p := wanted.Part; !named && p.Amount != "" {
+		wanted.Most, p.Amount = &saga.BudgetData{Amount: p.Amount, Currency: p.Currency}, ""
 	}
-	id, part, err := l.reserve(c, b.key, &wanted)
+	if p := wanted.Part; p.Amount == "" {
+		p.Currency = b.def.Currency // what is left of the parent's budget may be in another one
+	}
+	id, part, err := l.reserve(c, wanted)
 	if err != nil {
 		return machine.Begun{}, false, err
 	}
@@ -79,24 +83,26 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 
 // reserve lets the saga reserve a part of its budget for a session, unless it has done so. It
 // returns the session's id, and the part; nil: the saga has no budget.
-func (l *live) reserve(c echo.Context, key string, wanted *saga.BudgetData) (id uuid.UUID, part *saga.BudgetData, err error) {
-	if id, part, ok := l.m.Guest(key); ok {
-		return id, part, checkReserved(wanted, part)
+func (l *live) reserve(c echo.Context, wanted saga.Reserve) (id uuid.UUID, part *saga.BudgetData, err error) {
+	if id, part, ok := l.m.Guest(wanted.Key); ok {
+		return id, part, checkReserved(wanted.Part, part)
 	}
 	if l.ended() {
 		return uuid.Nil, nil, parentEnded(l.id)
 	}
-	done, err := l.execute(c, saga.Command{Do: saga.Reserve{Key: key, Part: wanted}})
-	if id, part, ok := l.m.Guest(key); ok { // perhaps for a request with the same key at the same time
-		return id, part, checkReserved(wanted, part)
+	done, err := l.execute(c, saga.Command{Do: wanted})
+	if id, part, ok := l.m.Guest(wanted.Key); ok { // perhaps for a request with the same key at the same time
+		return id, part, checkReserved(wanted.Part, part)
 	}
 	switch {
+	case err != nil && l.ended(): // meanwhile
+		return uuid.Nil, nil, parentEnded(l.id)
 	case err != nil:
 		return uuid.Nil, nil, err
 	case !done:
 		return uuid.Nil, nil, fail("unavailable", "no node has read yet that the parent shall reserve a part of its budget: send the same request again").of(l.id).after(1)
 	}
-	return uuid.Nil, nil, fmt.Errorf("saga %s: %w: nothing is reserved under key %q", l.id, saga.ErrUnreadable, key)
+	return uuid.Nil, nil, fmt.Errorf("saga %s: %w: nothing is reserved under key %q", l.id, saga.ErrUnreadable, wanted.Key)
 }
 
 // checkReserved returns an error if the part that is reserved under a key is not the one that this

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -85,14 +84,23 @@ func TestSessionParent(t *testing.T) {
 // reserve lets a saga reserve a part of its budget, as a request does that then dies.
 func (x *fixture) reserve(parent, key string, part *saga.BudgetData) {
 	x.t.Helper()
-	c, err := json.Marshal(saga.Command{Do: saga.Reserve{Key: caller{name: saga.Anonymous}.scope() + ":session:" + key, Part: part}})
+	x.message(parent, saga.Reserve{Key: startKey(key), Part: part})
+	x.until(parent, func(v machine.View) bool { return v.Cost.Reserved == part.Amount })
+}
+
+// startKey is the key under which a session is started that below opens.
+func startKey(key string) string { return caller{name: saga.Anonymous}.scope() + ":session:" + key }
+
+// message sends a command to a saga, as another saga does.
+func (x *fixture) message(id string, do saga.Operation) {
+	x.t.Helper()
+	m, err := saga.Command{Do: do}.Message(uuid.Must(uuid.NewV7()), uuid.FromStringOrNil(id))
+	if err == nil {
+		err = x.eng.Send(context.Background(), m)
+	}
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if err := x.eng.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: uuid.FromStringOrNil(parent), Kind: saga.CommandMessage, Data: c}); err != nil {
-		x.t.Fatal(err)
-	}
-	x.until(parent, func(v machine.View) bool { return v.Cost.Reserved == part.Amount })
 }
 
 // A request that is repeated after the parent has reserved, and before the session was started,
@@ -215,4 +223,66 @@ func TestSessionParentRefused(t *testing.T) {
 	if c := x.cost(a.id); c.Reserved != "0" {
 		t.Errorf("the parent's cost is %+v", c)
 	}
+}
+
+// A budget that the parent gets later counts what its open sessions may cost.
+func TestSessionParentBudgetLater(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	var v sessionView
+	x.below(a.id, "k", `, "budget": {"amount": "0.40 USD", "tokens": 100}`).want(201).into(&v)
+	patch := func(budget string) *answer {
+		return x.do("PATCH", "/v1/sagas/"+a.id, `{"budget": `+budget+`, "reason": "a limit"}`, header{"If-Match", "*"})
+	}
+	patch(`"0.39 USD"`).problem(409, "bad_budget")
+	patch(`{"tokens": 99}`).problem(409, "bad_budget")
+	patch(`{"amount": "0.50 USD", "tokens": 120}`).want(200)
+	if c := x.cost(a.id); c.Reserved != "0.40" || c.Tokens.Reserved != 100 {
+		t.Errorf("the parent's cost is %+v", c)
+	}
+	x.below(a.id, "second", `, "budget": "0.11 USD"`).problem(402, "budget_exhausted")
+	patch(`"0.60 USD"`).want(200) // it is counted once
+	if c := x.cost(a.id); c.Reserved != "0.40" {
+		t.Errorf("after another budget the parent's cost is %+v", c)
+	}
+	x.work(v.ID, "0.25")
+	x.until(a.id, func(v machine.View) bool {
+		return v.Cost.Spent == "0.25" && strings.Trim(v.Cost.Reserved, "0.") == "" && v.Cost.Tokens.Reserved == 0
+	})
+}
+
+// The most that a key allows a session bounds what is left of the parent's budget, and does not
+// have to be left.
+func TestSessionParentGrant(t *testing.T) {
+	x := newFixture(t)
+	openAgent(t, x, "") // publishes the actions
+	x.auth = "Bearer " + addAgentKey(x, "desk", journal.AgentGrant{Actions: []string{"charge@1"}, Budget: "0.50 USD"})
+	var parent, one, two sessionView
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"], "budget": "0.50 USD", "key": "p"}`).want(201).into(&parent)
+	x.below(parent.ID, "one", `, "budget": "0.30 USD"`).want(201).into(&one)
+	x.below(parent.ID, "two", "").want(201).into(&two)
+	if two.Cost.Budget != "0.20" {
+		t.Errorf("the session's budget is %q, want what is left", two.Cost.Budget)
+	}
+	x.below(parent.ID, "two", "").want(200)
+
+	x.auth = "Bearer " + addAgentKey(x, "poor", journal.AgentGrant{Actions: []string{"charge@1"}, Budget: "0.10 USD"})
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"], "budget": {"tokens": 1000}, "key": "p"}`).want(201).into(&parent)
+	x.do("POST", "/v1/sessions", `{"name": "helper", "actions": ["charge"], "parent": "`+parent.ID+`", "key": "h", "budget": {"tokens": 10}}`).want(201).into(&one)
+	if one.Cost.Budget != "0.10" || one.Cost.Tokens.Budget != 10 {
+		t.Errorf("the session's budget is %+v", one.Cost)
+	}
+}
+
+// A report that cannot be read is refused. It does not break the parent's journal.
+func TestSessionParentUnreadable(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	var v sessionView
+	x.below(a.id, "k", `, "budget": "0.40 USD"`).want(201).into(&v)
+	for _, c := range []saga.ChildCost{{Currency: "USD", Spent: "much"}, {Currency: "USD", Spent: "0", Reserved: "-1"}} {
+		x.message(a.id, saga.Settle{Key: startKey("k"), Session: v.ID, Cost: c})
+	}
+	x.work(v.ID, "0.25")
+	x.until(a.id, func(v machine.View) bool { return v.Cost.Spent == "0.25" })
 }

@@ -156,7 +156,7 @@ func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b begin
 	if err := o.err(); err != nil {
 		return machine.Begun{}, false, err
 	}
-	who := callerOf(c)
+	who, named := callerOf(c), budget != nil && budget.Amount != ""
 	if err := who.mayOpen(policy, &budget); err != nil {
 		return machine.Begun{}, false, err
 	}
@@ -183,7 +183,7 @@ func (s *server) openNew(ctx context.Context, c echo.Context, o *object, b begin
 	b.def = def
 	b.options = machine.StartOptions{Version: 1, Input: input, Vars: s.cfg.Vars, Budget: budget, Labels: labels, Actor: who.name, Traceparent: traceparent(c)}
 	if !parent.IsNil() {
-		return s.beginBelow(ctx, c, parent, b)
+		return s.beginBelow(ctx, c, parent, named, b)
 	}
 	return s.begin(ctx, b)
 }

@@ -322,9 +322,21 @@ func (e *Engine) Submit(ctx context.Context, def *saga.Definition, start journal
 	}, nil
 }
 
-// StartAs is like Start, for an id that the caller chooses. It also returns journal.ErrConflict or
-// journal.ErrStartKey if the saga exists already, and journal.ErrParentEnded.
+// StartAs is like Start without follow, for an id that the caller chooses. It also returns
+// journal.ErrConflict or journal.ErrStartKey if the saga exists already, and
+// journal.ErrParentEnded.
 func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
+	_, leave, err := e.admit(data)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return e.StartChild(ctx, id, def, start, data)
+}
+
+// StartChild is like StartAs, and never returns saga.ErrBusy: the child's parent runs already, and
+// waits for it.
+func (e *Engine) StartChild(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	if !e.Ready() {
 		return saga.ErrUnavailable
 	}

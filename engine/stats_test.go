@@ -38,7 +38,13 @@ func TestStartsRefused(t *testing.T) {
 	if _, err := n.Start(t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data, false); !errors.Is(err, saga.ErrBusy) {
 		t.Errorf("a second saga where one fits: %v", err)
 	}
-	if st := n.Stats(); st.StartsRefused != 1 || st.MaxRunning != 1 || st.Running != 1 || st.Starting != 0 || st.MaxCalls == 0 || st.MaxStarts == 0 {
+	if err := n.StartAs(t.Context(), uuid.Must(uuid.NewV7()), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data); !errors.Is(err, saga.ErrBusy) {
+		t.Errorf("with an id of its own: %v", err)
+	}
+	if err := n.StartChild(t.Context(), uuid.Must(uuid.NewV7()), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data); err != nil {
+		t.Errorf("as a child: %v", err)
+	}
+	if st := n.Stats(); st.StartsRefused != 2 || st.MaxRunning != 1 || st.Running != 2 || st.Starting != 0 || st.MaxCalls == 0 || st.MaxStarts == 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -150,6 +150,8 @@ type (
 		// Part is the most that the session may cost. Without it, or without one of its parts, that
 		// is all that is left. The record has what was reserved.
 		Part *BudgetData `json:"part,omitempty"`
+		// Most bounds what is reserved where Part says nothing; nil: what is left is the bound.
+		Most *BudgetData `json:"most,omitempty"`
 		// Session is the id that the session will have. The saga chooses it.
 		Session string `json:"session,omitempty"`
 	}

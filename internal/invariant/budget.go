@@ -27,22 +27,27 @@ func newAccount() account {
 
 // budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
 // amounts of forward steps are within the budget, until compensation begins, which the budget does
-// not limit.
+// not limit. A budget that the saga gets later counts its open sessions, and not its children.
 func (c *sagaCheck) budget(t *sagaState) {
-	limit, ok := t.limit()
-	if !ok {
-		return
-	}
+	limit, limited := t.limit()
 	a := newAccount()
 	for i, r := range t.Records {
 		if i == t.planAt {
 			return
 		}
 		if d, ok := t.data[i].(*saga.CommandData); ok && r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
-			limit = amount(d.Budget.Amount)
+			if !limited && len(a.child) > 0 {
+				return
+			}
+			limit, limited = amount(d.Budget.Amount), true
 		}
-		limit = limit.Add(a.beyond(r, t.data[i]))
+		if limited {
+			limit = limit.Add(a.beyond(r, t.data[i]))
+		}
 		a.take(r, t.data[i])
+		if !limited {
+			continue
+		}
 		if used := a.spent.Add(a.reserved); used.Cmp(limit) > 0 {
 			c.say(15, r.Seq, "after record %d, %s is spent and %s reserved, which is more than %s", r.Seq, a.spent.Decimal(), a.reserved.Decimal(), limit.Decimal())
 			return
@@ -240,15 +245,18 @@ func (c *sagaCheck) tokens(t *sagaState) {
 				continue
 			}
 			if d.Budget != nil && d.Budget.Tokens > 0 {
-				limit = d.Budget.Tokens
+				if limit = d.Budget.Tokens; used+reserved > limit {
+					c.say(15, r.Seq, "with record %d, the limit becomes %d tokens, but %d are used and %d reserved", r.Seq, limit, used, reserved)
+					return
+				}
 			}
 			if g := d.Session; g != nil && g.Cost != nil {
 				at := guestOf(g)
 				used, reserved = used+g.Cost.Tokens.Input+g.Cost.Tokens.Output, reserved-inFlight[at]+g.Cost.Tokens.Reserved
 				delete(inFlight, at)
-			} else if g != nil && g.Part != nil && limit > 0 {
+			} else if g != nil && g.Part != nil {
 				inFlight[guestOf(g)] = g.Part.Tokens
-				if reserved += g.Part.Tokens; used+reserved > limit {
+				if reserved += g.Part.Tokens; limit > 0 && used+reserved > limit {
 					c.say(15, r.Seq, "with record %d, %d tokens are used and %d reserved, which is more than %d", r.Seq, used, reserved, limit)
 					return
 				}

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"fmt"
+
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
@@ -18,6 +20,8 @@ type member struct {
 	spent      retry.Money // what its forward steps spent, with its children
 	total      retry.Money // what all its steps and undos spent, with its children
 	most       retry.Money // the most that was spent and reserved at a prefix before it was undone, with its children
+	tokens     int64       // that its forward steps used, with its children
+	ended      bool
 	held       map[uuid.UUID]*endowment
 	guests     map[string]bool // the keys of sessions that belong to it
 }
@@ -27,7 +31,10 @@ type endowment struct {
 	limit  retry.Money
 	cost   retry.Money // that the child has reported
 	booked retry.Money // the cost, and what is kept for it
+	tokens int64       // booked
+	used   int64       // the part of tokens that the child has reported as used
 	known  bool        // the child has reported
+	guest  bool        // the child is a session that belongs to the parent
 }
 
 // tree checks the part of invariant 35 about one saga: a saga with a budget starts a child only
@@ -35,6 +42,7 @@ type endowment struct {
 func (c *sagaCheck) tree(t *sagaState) {
 	m := &member{id: t.ID, held: make(map[uuid.UUID]*endowment), guests: make(map[string]bool)}
 	m.limit, m.limited = t.limit()
+	m.ended = t.finished != nil
 	c.v.member = m
 	started := t.started()
 	payer, part := started.Payer()
@@ -73,6 +81,9 @@ func (c *sagaCheck) tree(t *sagaState) {
 			cost := amount(d.Cost)
 			if r.Way == journal.Do {
 				m.spent = m.spent.Add(cost)
+				if d.Tokens != nil {
+					m.tokens += d.Tokens.Input + d.Tokens.Output
+				}
 			}
 			if e := m.held[children[at]]; e != nil {
 				c.report(e, r, d)
@@ -110,14 +121,16 @@ func (c *sagaCheck) guest(m *member, r journal.Record, s *saga.SessionPart) {
 		}
 		e.cost, e.known = amount(s.Cost.Spent), true
 		e.booked = e.cost.Add(amount(s.Cost.Reserved))
-		m.spent = m.spent.Add(e.cost)
+		used := s.Cost.Tokens.Input + s.Cost.Tokens.Output
+		e.tokens = used + s.Cost.Tokens.Reserved
+		m.spent, m.tokens = m.spent.Add(e.cost), m.tokens+used
 	case s.Cost != nil:
 	case !m.limited:
 		m.loose = true
 	case s.Part == nil || s.Part.Amount == "":
 		c.say(35, r.Seq, "it reserves no part of its budget for session %s", id)
 	default:
-		m.held[id] = &endowment{limit: amount(s.Part.Amount)}
+		m.held[id] = &endowment{limit: amount(s.Part.Amount), guest: true}
 	}
 }
 
@@ -132,6 +145,10 @@ func (c *sagaCheck) report(e *endowment, r journal.Record, d *saga.OutcomeData) 
 	}
 	e.cost = e.cost.Add(amount(d.Cost))
 	e.booked = e.cost.Add(amount(d.Kept))
+	if d.Tokens != nil {
+		e.used += d.Tokens.Input + d.Tokens.Output
+		e.tokens = e.used + d.Tokens.Reserved
+	}
 	e.known = e.known || r.Class != journal.Transient
 }
 
@@ -193,6 +210,12 @@ func (c *Checker) eachTree() {
 		}
 		if e.cost.Cmp(m.total) > 0 && !c.cfg.Clock.IsZero() {
 			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has spent " + m.total.Decimal() + " in all, but its parent has booked " + e.cost.Decimal() + " as its cost"})
+		}
+		if e.guest && m.ended && !p.ended && !e.known && !c.cfg.Clock.IsZero() {
+			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has ended, but its parent, saga " + p.id.String() + ", has not booked its cost"})
+		}
+		if e.known && m.tokens > e.tokens && !c.cfg.Clock.IsZero() {
+			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: fmt.Sprintf("it has used %d tokens, but its parent has booked %d for it", m.tokens, e.tokens)})
 		}
 		if e.known && m.spent.Cmp(e.booked) > 0 && !c.cfg.Clock.IsZero() {
 			c.found = append(c.found, Violation{N: 35, Saga: m.id, Text: "it has spent " + m.spent.Decimal() + ", but its parent has booked " + e.booked.Decimal() + " for it"})

@@ -16,7 +16,9 @@ import (
 // family is a parent with a budget, whose step one runs a child, or to which a session belongs.
 type family struct {
 	guest         bool // a session
-	twice         bool // it reports twice
+	twice         bool // it reserves twice
+	silent        bool // it has ended, and does not report
+	tokens        int64
 	parent, child uuid.UUID
 	part          string // of the budget, in the intent
 	reserve       string // in the intent
@@ -54,6 +56,9 @@ func (f *family) sagas() []invariant.Saga {
 		}
 		settle := saga.Settle{Key: "k", Session: f.child.String(), Cost: saga.ChildCost{Currency: "USD", Spent: f.cost}}
 		list := []journal.Record{parent[0], command(saga.Reserve{Key: "k", Session: f.child.String(), Part: usd(f.part)}), command(settle), parent[3]}
+		if f.silent {
+			list = list[:2]
+		}
 		if f.twice {
 			list = slices.Insert(list, 1, list[1])
 		}
@@ -63,7 +68,7 @@ func (f *family) sagas() []invariant.Saga {
 	child := records(f.child,
 		journal.Record{Kind: journal.Started, Data: saga.Encode(started)},
 		journal.Record{Kind: journal.Intent, Path: "a", Data: saga.Encode(saga.IntentData{Reserve: f.spent, Request: &saga.Request{Method: "POST", URL: "http://w/a"}})},
-		journal.Record{Kind: journal.Outcome, Path: "a", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.spent, Next: saga.NextDone})},
+		journal.Record{Kind: journal.Outcome, Path: "a", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.spent, Tokens: &saga.TokensView{Input: f.tokens}, Next: saga.NextDone})},
 		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
 	)
 	return []invariant.Saga{{ID: f.parent, Records: parent}, {ID: f.child, Records: child}}
@@ -88,6 +93,9 @@ func TestTree(t *testing.T) {
 		"a session without a part":  {func(f *family) { f.guest, f.part = true, "" }, "it reserves no part of its budget"},
 		"a session reserved twice":  {func(f *family) { f.guest, f.twice = true, true }, "it reserves twice for the session"},
 		"a session too dear":        {func(f *family) { f.guest, f.spent, f.cost, f.limit = true, "0.60", "0.60", "0.50" }, "but its parent has reserved 0.50 for it"},
+		"a session unheard":         {func(f *family) { f.guest, f.silent = true, true }, "has not booked its cost"},
+		"tokens":                    {func(f *family) { f.tokens = 7 }, "it has used 7 tokens, but its parent has booked 0"},
+		"a session's tokens":        {func(f *family) { f.guest, f.tokens = true, 7 }, "it has used 7 tokens, but its parent has booked 0"},
 		"a part that is not a part": {func(f *family) { f.part = "" }, "without a part of its budget"},
 	} {
 		t.Run(name, func(t *testing.T) {

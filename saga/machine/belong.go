@@ -76,18 +76,30 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	}
 	if of := m.account.Budget; of != nil {
 		switch {
-		case part.Currency != "" && part.Currency != of.Currency:
-			return o, wrongPart("the parent's budget is in " + of.Currency)
+		case part.Currency != "" && part.Currency != of.Currency, o.Most != nil && o.Most.Currency != of.Currency:
+			return o, wrongPart(m.budgetCurrency())
 		case part.Amount == "":
 			left := of.Sub(m.account.Spent).Sub(m.account.Reserved)
 			if left.IsZero() {
 				return o, refusal(codeBudget, "nothing is left of the parent's budget: no session was opened", "a person can raise that budget (PATCH)")
+			}
+			if o.Most != nil {
+				most, err := retry.Total(o.Most.Amount, of.Currency)
+				if err != nil {
+					return o, wrongPart(err.Error())
+				}
+				if most.Cmp(left) < 0 {
+					left = most
+				}
 			}
 			part.Amount = left.Decimal()
 		}
 		part.Currency = of.Currency
 	} else if part.Amount == "" {
 		part.Currency = ""
+		if o.Most != nil {
+			part.Amount, part.Currency = o.Most.Amount, o.Most.Currency
+		}
 	}
 	if t := &m.tokens; t.budget > 0 && part.Tokens == 0 {
 		if part.Tokens = t.budget - t.input - t.output - t.reserved; part.Tokens <= 0 {
@@ -102,11 +114,52 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	if u := m.reserves(&part); !m.fits(u) {
 		return o, refusal(codeBudget, "the parent's budget does not cover the session: none was opened", m.why(u)+". Open it with a lower `budget`, or have a person raise the parent's (PATCH)")
 	}
-	if o.Part = nil; part != (saga.BudgetData{}) {
+	if o.Part, o.Most = nil, nil; part != (saga.BudgetData{}) {
 		o.Part = &part
 	}
 	o.Session = m.guestID(o.Key).String()
 	return o, nil
+}
+
+// budgetCurrency says which currency the saga's budget has.
+func (m *Machine) budgetCurrency() string {
+	if currency := m.account.Budget.Currency; currency != "" {
+		return "the parent's budget is in " + currency
+	}
+	return "the parent's budget has no currency: leave the currency out"
+}
+
+// uncounted returns what is reserved for a session and did not count yet, because the saga had no
+// budget: a budget like b counts it. A part in another currency never counts.
+func (m *Machine) uncounted(g *guest, b *saga.BudgetData) (u saga.Usage) {
+	if g.settled || g.part == nil {
+		return u
+	}
+	if m.account.Budget == nil && b.Amount != "" && g.part.Amount != "" && g.part.Currency == b.Currency {
+		u.Cost, _ = retry.Total(g.part.Amount, g.part.Currency) // reserve has written it
+	}
+	if m.tokens.budget == 0 && b.Tokens > 0 {
+		u.Output = g.part.Tokens
+	}
+	return u
+}
+
+// allUncounted returns what is uncounted of all sessions.
+func (m *Machine) allUncounted(b *saga.BudgetData) (u saga.Usage) {
+	for _, g := range m.guests {
+		u = u.Add(m.uncounted(g, b))
+	}
+	return u
+}
+
+// countGuests reserves what a budget that the saga gets now counts of its sessions.
+func (m *Machine) countGuests(b *saga.BudgetData) {
+	for _, g := range m.guests {
+		u := m.uncounted(g, b)
+		g.reserve = g.reserve.Add(u)
+		m.account.Reserve(u.Cost)
+		m.tokens.reserved += u.Output
+	}
 }
 
 // CodeParentEnded is the code of the refusal of a Reserve by a saga that has reached its end.
@@ -142,7 +195,18 @@ func (m *Machine) validateSettle(o saga.Settle) *Refusal {
 	if g := m.guest(o.Key); g == nil || g.settled {
 		return refusal("settled", "nothing is reserved for session "+o.Session+", or it has reported before", "")
 	}
+	if _, _, err := moneyOf(o.Cost); err != nil {
+		return refusal("bad_cost", "the cost of session "+o.Session+" cannot be read", err.Error())
+	}
 	return nil
+}
+
+// moneyOf returns the amounts of a cost.
+func moneyOf(c saga.ChildCost) (spent, kept retry.Money, err error) {
+	if spent, err = retry.Total(c.Spent, c.Currency); err == nil && c.Reserved != "" {
+		kept, err = retry.Total(c.Reserved, c.Currency)
+	}
+	return spent, kept, err
 }
 
 // applySettle books what a session has cost, and keeps reserved what it may have cost in addition.
@@ -158,14 +222,9 @@ func (m *Machine) applySettle(s *saga.SessionPart) error {
 	m.tokens.output += tokens.Output
 	m.childTokens.Input += tokens.Input
 	m.childTokens.Output += tokens.Output
-	spent, err1 := retry.Total(s.Cost.Spent, s.Cost.Currency)
-	kept := retry.Money{}
-	var err2 error
-	if s.Cost.Reserved != "" {
-		kept, err2 = retry.Total(s.Cost.Reserved, s.Cost.Currency)
-	}
-	if err1 != nil || err2 != nil {
-		return fmt.Errorf("%w: the cost of session %s", saga.ErrUnreadable, s.ID)
+	spent, kept, err := moneyOf(*s.Cost)
+	if err != nil {
+		return fmt.Errorf("%w: the cost of session %s: %w", saga.ErrUnreadable, s.ID, err)
 	}
 	if s.Cost.Currency == m.currency() { // a saga without amounts in this currency has reserved nothing
 		m.account.Settle(g.reserve.Cost, spent, false)

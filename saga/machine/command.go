@@ -272,7 +272,8 @@ func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 	if wrong := m.overParents(o.Budget.Amount, o.Budget.Tokens); wrong != nil {
 		return wrong
 	}
-	if used := m.tokens.input + m.tokens.output + m.tokens.reserved; o.Budget.Tokens < 0 || o.Budget.Tokens > 0 && o.Budget.Tokens < used {
+	uncounted := m.allUncounted(o.Budget)
+	if used := m.tokens.input + m.tokens.output + m.tokens.reserved + uncounted.Output; o.Budget.Tokens < 0 || o.Budget.Tokens > 0 && o.Budget.Tokens < used {
 		return refusal("bad_budget", "the budget cannot be below the tokens already used and reserved", strconv.FormatInt(used, 10)+" tokens are used and reserved")
 	}
 	if o.Budget.Amount == "" {
@@ -291,7 +292,7 @@ func (m *Machine) validatePatch(o saga.Patch) *Refusal {
 	if err != nil {
 		return refusal("bad_budget", "the budget's amount is invalid", err.Error())
 	}
-	if used := m.account.Spent.Add(m.account.Reserved); amount.Cmp(used) < 0 {
+	if used := m.account.Spent.Add(m.account.Reserved).Add(uncounted.Cost); amount.Cmp(used) < 0 {
 		return refusal("bad_budget", "the budget cannot be below the amount already spent and reserved", used.Decimal()+" is spent and reserved")
 	}
 	return nil
@@ -350,6 +351,9 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		maps.Copy(labels, d.Labels)
 		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 		m.labels = labels
+		if d.Budget != nil {
+			m.countGuests(d.Budget)
+		}
 		return m.rebudget(d.Budget)
 	case "reserve":
 		return m.applyReserve(d.Session)

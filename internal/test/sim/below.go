@@ -15,10 +15,11 @@ import (
 	"recourse/saga/machine"
 )
 
-// payer returns a random saga that has a budget and has not ended; Nil: there is none.
+// payer returns a random saga that has not ended, and mostly one with a budget; Nil: there is none.
 func (s *sim) payer(rng *rand.Rand) uuid.UUID {
+	unlimited := rng.IntN(3) == 0
 	heads := slices.DeleteFunc(s.heads(), func(h journal.Head) bool {
-		return !h.EndedAt.IsZero() || s.defs[h.Definition].Budget == nil && !strings.HasPrefix(h.Definition, saga.SessionPrefix)
+		return !h.EndedAt.IsZero() || !unlimited && s.defs[h.Definition].Budget == nil && !strings.HasPrefix(h.Definition, saga.SessionPrefix)
 	})
 	if len(heads) == 0 {
 		return uuid.Nil
@@ -64,6 +65,12 @@ func (s *sim) openBelow(parent uuid.UUID, key string, a *agent, then func(sessio
 	}
 	if !s.fault(AskLost, "open") {
 		s.deliver(message)
+	}
+	if s.aside.IntN(4) == 0 { // a request with the same key at the same time
+		s.deliver(s.message(parent, c))
+	}
+	if m.Cost().Budget == "" && s.aside.IntN(2) == 0 { // a person sets the first limit
+		s.after(s.aside.between(0, 5*time.Second), func() { s.send(parent, s.raise(parent, []string{"0.02", "1.00"}[s.aside.IntN(2)])) })
 	}
 	s.after(s.aside.between(200*time.Millisecond, 4*time.Second), again)
 }

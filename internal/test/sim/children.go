@@ -66,8 +66,8 @@ func (s *sim) hangUp() {
 	}
 }
 
-// StartAs implements runclient.Engine.
-func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
+// StartChild implements runclient.Engine.
+func (c *spawning) StartChild(_ context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	n := c.n
 	if !n.lease.Valid(n.local()) || n.leaves {
 		return saga.ErrUnavailable

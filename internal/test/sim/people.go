@@ -12,7 +12,9 @@ import (
 
 	"recourse/idempotency"
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // interfere sends one saga a command.
@@ -229,7 +231,7 @@ func (s *sim) help(h journal.Head) {
 				c = saga.Command{Do: saga.Resume{}}
 			} else if e.Way == journal.Do {
 				// The budget may be the cause.
-				s.send(h.ID, s.raise(h.ID))
+				s.send(h.ID, s.raise(h.ID, "1.00"))
 				c = saga.Command{Do: saga.Retry{NewKey: true}, Reason: "fixed"}
 			} else {
 				c = resolve("compensated", nil)
@@ -249,22 +251,33 @@ func (s *sim) help(h journal.Head) {
 		case saga.InboxSession:
 			c = saga.Command{Do: saga.Cancel{}, Reason: "its agent is gone"}
 		case saga.InboxBudget:
-			c = s.raise(h.ID)
+			c = s.raise(h.ID, "1.00")
 		}
 		s.send(h.ID, c)
 	}
 }
 
-// raise returns the command that raises a saga's budget to 1.00 USD. If its parent has reserved
-// less for it, people try that only sometimes.
-func (s *sim) raise(id uuid.UUID) saga.Command {
-	b := &saga.BudgetData{Amount: "1.00", Currency: "USD"}
-	records, err := s.store.Records(ctx, id, 0, 1)
+// raise returns the command that raises a saga's budget to so many USD more than it has used. If
+// its parent has reserved less for it, people try that only sometimes.
+func (s *sim) raise(id uuid.UUID, by string) saga.Command {
+	records := s.records(id)
+	var d saga.StartedData
+	mustRead(records[0], &d)
+	more, err := retry.Amount(by, "USD")
 	if err != nil {
 		panic(err)
 	}
-	var d saga.StartedData
-	mustRead(records[0], &d)
+	if m, err := machine.Replay(s.defs[d.Definition], id, records); err == nil {
+		cost := m.Cost()
+		for _, used := range []string{cost.Spent, cost.Reserved} {
+			amount, err := retry.Total(used, "USD")
+			if err != nil {
+				panic(err)
+			}
+			more = more.Add(amount)
+		}
+	}
+	b := &saga.BudgetData{Amount: more.Decimal(), Currency: "USD"}
 	if _, part := d.Payer(); s.aside.IntN(4) > 0 && part != nil {
 		b = part
 	}
@@ -273,7 +286,7 @@ func (s *sim) raise(id uuid.UUID) saga.Command {
 
 // unhold returns what a person does about a step that is held.
 func (s *sim) unhold(e saga.Entry, in journal.Entry) saga.Command {
-	s.send(in.Saga, s.raise(in.Saga))
+	s.send(in.Saga, s.raise(in.Saga, "1.00"))
 	doubt := slices.Contains(e.Actions, "compensated")
 	id, live := s.world.did(e.Key)
 	switch n := s.aside.IntN(6); {

@@ -26,10 +26,10 @@ type Definitions interface {
 
 // Engine starts sagas and sends messages.
 type Engine interface {
-	// StartAs starts a saga with the given id. Errors are those of a start. journal.ErrStartKey and
-	// journal.ErrConflict mean that the saga exists already, journal.ErrParentEnded that it never
-	// will.
-	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
+	// StartChild starts a saga with the given id. Errors are those of a start. journal.ErrStartKey
+	// and journal.ErrConflict mean that the saga exists already, journal.ErrParentEnded that it
+	// never will.
+	StartChild(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Send stores a message for a saga.
 	Send(ctx context.Context, m journal.Message) error
 }
@@ -94,7 +94,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}
-	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: child.Final}, data)
+	err = c.Engine.StartChild(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: child.Final}, data)
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}

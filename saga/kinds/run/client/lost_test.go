@@ -164,7 +164,7 @@ func (l revertLost) Call(ctx context.Context, r saga.Request) saga.Answer {
 // conflicting has a start of the saga in flight, which is not durable.
 type conflicting struct{}
 
-func (conflicting) StartAs(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
+func (conflicting) StartChild(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
 	return journal.ErrConflict
 }
 func (conflicting) Send(context.Context, journal.Message) error { return nil }
