@@ -206,6 +206,93 @@ func TestAgentWaitsForItsCalls(t *testing.T) {
 	}
 }
 
+// says waits until the command has printed a text.
+func (a *agentRun) says(t *testing.T, text string) {
+	t.Helper()
+	for range 1500 {
+		if strings.Contains(a.errOut.String(), text) {
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Fatalf("the command has not said %q:\n%s", text, a.errOut.String())
+}
+
+// While a call waits for a person, a process that has ended with 0 is not the end of the session.
+// The command says what it waits for. With --park, the process runs again and gets the result.
+func TestAgentEndsWhileACallWaits(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	for i, tt := range []struct {
+		flags []string
+		says  string
+		lives string
+	}{
+		{nil, "waiting to commit", "1\n"},
+		{[]string{"--park"}, "parked until a call ends", "1\n2\n"},
+	} {
+		token := filepath.Join(t.TempDir(), "token")
+		a := startAgent(t, nil, waits(token, "echo $RECOURSE_LIFE"), append(tt.flags, "--server", s.url, "--restarts", "0")...)
+		secret := tokenIn(t, token)
+		if status := s.in(t, secret, "POST", "calls", strings.Replace(refundOf(fmt.Sprint("o-", i), 20000), "10s", "0s", 1), nil); status != http.StatusAccepted {
+			t.Errorf("refund: %d", status)
+		}
+		let(t, token)
+		id := s.sessionID(t)
+		a.says(t, tt.says+": refund[0] waits for approval; decide at "+s.url+"/inbox or with `recourse inbox --saga "+id+" --server "+s.url+"`")
+		if hint := strings.Contains(a.errOut.String(), "with --park it would run again"); hint != (tt.flags == nil) {
+			t.Errorf("%v: %s", tt.flags, a.errOut.String())
+		}
+		if v := ok(t, s.env, "sessions", "show", id); strings.Contains(v, "succeeded") {
+			t.Errorf("it is committed:\n%s", v)
+		}
+		ok(t, s.env, "approve", id, "refund[0]", "--yes")
+		a.exits(t, cli.OK, "committed")
+		if a.out.String() != tt.lives {
+			t.Errorf("%v: lives %q", tt.flags, a.out.String())
+		}
+	}
+	if n := len(w.Ledger().Live()); n != 2 {
+		t.Errorf("%d effects", n)
+	}
+
+	// Nobody finishes an own step of an agent that has ended.
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 0"))
+	s.in(t, tokenIn(t, token), "POST", "steps", `{"id": "letter", "effect": "none"}`, nil)
+	let(t, token)
+	id := s.sessionID(t)
+	a.says(t, "waiting to commit: own.letter was begun by the agent and not finished; nobody finishes an own step of an agent that has ended: `recourse sessions abort "+id+"`")
+	ok(t, s.env, "sessions", "abort", id, "--wait", "0s")
+	a.exits(t, 3, "")
+}
+
+// The command says why an aborted session does not end.
+func TestAgentSaysWhyAnUndoTakesTime(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 76"))
+	s.in(t, tokenIn(t, token), "POST", "calls", refundOf("o-1", 1910), nil)
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay"}, Times: 1, Do: world.Do{DelayMS: 7000}}); err != nil {
+		t.Fatal(err)
+	}
+	let(t, token)
+	id := s.sessionID(t)
+	a.says(t, "waiting for the end of the session: refund[0] is being undone; `recourse show "+id+"` shows why\n")
+	a.exits(t, 3, "")
+
+	token = filepath.Join(t.TempDir(), "token")
+	a = startAgent(t, s.env, waits(token, "exit 76"))
+	tokenIn(t, token)
+	id = s.sessionID(t)
+	ok(t, s.env, "pause", id)
+	let(t, token)
+	a.says(t, "waiting for the end of the session: it is paused: `recourse resume "+id+"` resumes it\n")
+	ok(t, s.env, "resume", id)
+	a.exits(t, 3, "")
+}
+
 // A parked process is run again once the call that it waits for has ended.
 func TestAgentParks(t *testing.T) {
 	t.Parallel()
@@ -223,7 +310,7 @@ func TestAgentParks(t *testing.T) {
 	<-time.After(time.Second)
 	id := s.sessionID(t)
 	ok(t, s.env, "approve", id, v.Path, "--yes")
-	a.exits(t, cli.OK, "refund[0] (approval)")
+	a.exits(t, cli.OK, "parked until a call ends: refund[0] waits for approval; decide at "+s.url+"/inbox or with `recourse inbox --saga "+id+"`\n")
 	if n := len(w.Ledger().Live()); n != 1 {
 		t.Errorf("%d effects", n)
 	}
@@ -385,13 +472,14 @@ func TestAgentWithoutAServer(t *testing.T) {
 	}
 	let(t, token)
 	for range 200 {
-		if strings.Contains(a.errOut.String(), v.Path+" (approval); the inbox is "+s.url+"/inbox") {
+		if strings.Contains(a.errOut.String(), v.Path+" waits for approval; decide at "+s.url+"/inbox") {
 			break
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-	ok(t, s.env, "approve", s.sessionID(t), v.Path, "--yes")
-	a.exits(t, cli.OK, "(approval); the inbox is "+s.url+"/inbox")
+	id := s.sessionID(t)
+	ok(t, s.env, "approve", id, v.Path, "--yes")
+	a.exits(t, cli.OK, "/inbox or with `recourse inbox --saga "+id+" --server "+s.url+"`")
 	if n := len(w.Ledger().Live()); n != 2 {
 		t.Errorf("%d effects, want 2", n)
 	}
@@ -658,5 +746,5 @@ func TestAgentParksForAnOwnStep(t *testing.T) {
 		t.Errorf("shown:\n%s", out)
 	}
 	ok(t, s.env, "resolve", id, "own.letter", "--outcome", "succeeded", "--set-output", "{}", "--reason", "it is in the post")
-	a.exits(t, cli.OK, "own.letter (doubt)")
+	a.exits(t, cli.OK, "own.letter waits for a decision whether it happened")
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ type Run struct {
 	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
 	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
 	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
+	Park     bool     `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
 	Plain    bool     `help:"Print the session's calls as lines on a terminal, too, instead of showing them in its last lines."`
 	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
@@ -124,7 +126,7 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
 		return err
 	}
-	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, keyed: c.Key != ""}
+	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, parks: c.Park, keyed: c.Key != ""}
 	stop, err := c.connect(r, embed, &body)
 	if err != nil {
 		return err
@@ -266,6 +268,15 @@ func (r *runner) live() error {
 		why := fmt.Sprintf("the agent has exited with %d", code)
 		switch code {
 		case 0:
+			if r.parks {
+				waits, err := r.park()
+				if err != nil {
+					return err
+				}
+				if waits {
+					continue
+				}
+			}
 			return r.commit()
 		case aborted:
 			return r.abort()
@@ -319,9 +330,11 @@ func (r *runner) commit() error {
 		case closed(code):
 			return r.finish()
 		case code == "calls_open":
-			if err.Error() != said {
-				said = err.Error()
-				r.note("waiting to commit: %s", said)
+			if steps, err := r.steps(); err == nil { // otherwise the next commit has the same error
+				if line := r.waiting(steps); line != "" && line != said {
+					said = line
+					r.note("waiting to commit: %s%s", line, r.unheard(steps))
+				}
 			}
 		case code != "superseded": // then the heartbeat attaches again, or reports the end
 			return err
@@ -353,29 +366,31 @@ func (r *runner) abort() error {
 // without a process counts as lost after a time. waits is false if none is open.
 func (r *runner) park() (waits bool, _ error) {
 	var open []string
+	said := ""
 	for {
-		calls, err := r.waiting()
+		steps, err := r.steps()
 		if err == nil {
+			// The end of an own step that the agent has left would be its own doing.
+			steps = slices.DeleteFunc(steps, func(v machine.CallView) bool { return v.Action == "" && v.Status == machine.CallRunning })
+			for _, v := range steps {
+				if slices.Contains(open, v.Path) && v.Status.Ended() {
+					r.note("%s has ended: %s", v.Path, v.Status)
+					return true, nil
+				}
+			}
 			if open == nil {
-				var said []string
-				for _, v := range calls {
+				for _, v := range steps {
 					if !v.Status.Ended() {
 						open = append(open, v.Path)
-						said = append(said, strings.TrimSuffix(v.Path+" ("+v.WaitsFor+")", " ()"))
 					}
 				}
-				if open == nil {
-					return false, nil
-				}
-				r.note("the agent is parked until a call ends: %s; the inbox is %s/inbox", strings.Join(said, ", "), strings.TrimRight(r.flags.Server, "/"))
 			}
-			for _, v := range calls {
-				for _, path := range open {
-					if v.Path == path && v.Status.Ended() {
-						r.note("%s has ended: %s", path, v.Status)
-						return true, nil
-					}
-				}
+			if open == nil {
+				return false, nil
+			}
+			if line := r.waiting(steps); line != said {
+				said = line
+				r.note("the agent is parked until a call ends: %s", line)
 			}
 		} else if remote.Code(err) != "superseded" {
 			return false, err
@@ -394,7 +409,9 @@ func (r *runner) finish() error {
 			return r.try(r.app.Ctx, r.token(r.life.secret), remote.Call{Method: http.MethodGet, Path: remote.SessionPath(r.session.ID)})
 		}
 	}
-	reported := false
+	reported, said := false, ""
+	var seq int64
+	var since time.Time // when the session had this seq first
 	for {
 		answer, err := r.insist(r.app.Ctx, read)
 		if err != nil {
@@ -417,6 +434,14 @@ func (r *runner) finish() error {
 		case !reported:
 			reported = true
 			r.note("the session is over for its agent: waiting for its end")
+		case v.Seq != seq:
+			seq, since = v.Seq, time.Now()
+		case time.Since(since) > quiet:
+			if line := r.stays(v); line != said {
+				said = line
+				r.note("waiting for the end of the session: %s", line)
+			}
+			since = time.Now()
 		}
 		if !r.pause(300 * time.Millisecond) {
 			return r.interrupted()

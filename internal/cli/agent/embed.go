@@ -70,11 +70,10 @@ func (c *Run) embed(a *cli.App, start Embed, body *openRequest) (*Server, error)
 	return server, err
 }
 
-// command returns how a person runs a command for the session.
+// command returns how a person runs a command for the session once this command has ended.
 func (r *runner) command(line string) string {
-	line = "`recourse " + line + "`"
 	if r.database == "" {
-		return line
+		return r.flags.Command(r.app, line)
 	}
-	return "`recourse serve` with " + database.Name(r.database) + " and then " + line
+	return "`recourse serve` with " + database.Name(r.database) + " and then `recourse " + line + "`"
 }

@@ -48,6 +48,7 @@ type runner struct {
 	args     []string
 	flags    remote.ServerFlags
 	restarts int
+	parks    bool   // an exit with 0 while calls are open is like one with the code parked
 	keyed    bool   // a later run can continue the session
 	replays  bool   // the process runs against the session's journal, in no life of it
 	database string // of the server in this process; "": it is another process
@@ -139,20 +140,15 @@ func (r *runner) ask(method, part string, body any) (remote.Answer, error) {
 	return r.insist(r.app.Ctx, func() (remote.Answer, error) { return r.try(r.app.Ctx, r.token(r.life.secret), call) })
 }
 
-// calls reads the session's calls.
-func (r *runner) calls() ([]machine.CallView, error) { return listOf[machine.CallView](r, "calls") }
-
-// waiting returns the session's calls, and those of its own steps that a person decides about.
-func (r *runner) waiting() ([]machine.CallView, error) {
-	list, err := r.calls()
+// steps reads the session's calls, and its own steps, which have no action.
+func (r *runner) steps() ([]machine.CallView, error) {
+	list, err := listOf[machine.CallView](r, "calls")
 	if err != nil {
 		return nil, err
 	}
-	steps, err := listOf[machine.OwnView](r, "steps")
-	for _, v := range steps {
-		if v.Status != machine.CallRunning { // otherwise no person does anything about it
-			list = append(list, machine.CallView{Path: v.Path, Status: v.Status, WaitsFor: v.WaitsFor})
-		}
+	own, err := listOf[machine.OwnView](r, "steps")
+	for _, v := range own {
+		list = append(list, machine.CallView{Path: v.Path, Status: v.Status, WaitsFor: v.WaitsFor, Undo: v.Undo})
 	}
 	return list, err
 }

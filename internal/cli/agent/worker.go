@@ -21,6 +21,7 @@ type Worker struct {
 	Type     string   `required:"" placeholder:"NAME" help:"Take sessions with this name."`
 	Parallel int      `default:"1" help:"How many processes run at once; default ${default}. An agent that is parked does not count."`
 	Restarts int      `default:"5" help:"How often a session's process is run again after a failure; default ${default}."`
+	Park     bool     `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
 	Command  []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
 }
 
@@ -115,7 +116,7 @@ func (w *worker) begin(v session) {
 	if !w.take(v.ID) {
 		return
 	}
-	r := &runner{app: w.app, program: w.program, args: w.Command[1:], flags: w.ServerFlags, restarts: w.Restarts, keyed: true, session: v, slots: w.slots, prefix: v.ID[:13] + " "}
+	r := &runner{app: w.app, program: w.program, args: w.Command[1:], flags: w.ServerFlags, restarts: w.Restarts, parks: w.Park, keyed: true, session: v, slots: w.slots, prefix: v.ID[:13] + " "}
 	begun := make(chan struct{})
 	r.begun = sync.OnceFunc(func() { close(begun) })
 	w.running.Go(func() {

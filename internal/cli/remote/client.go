@@ -3,6 +3,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -251,6 +252,21 @@ func search[T any](c *Client, path string, q url.Values, limit, scans int) (all 
 		}
 		q.Set("cursor", p.Next)
 	}
+}
+
+// Named returns the flag --server for a command that a person is told to type, "" if the command
+// means this server without it.
+func (f ServerFlags) Named(a *cli.App) string {
+	at := strings.TrimRight(f.Server, "/")
+	if at == strings.TrimRight(cmp.Or(a.Variables["RECOURSE_SERVER"], "http://127.0.0.1:8080"), "/") {
+		return ""
+	}
+	return "--server " + at
+}
+
+// Command returns a command of the program, on this server, for a person to type.
+func (f ServerFlags) Command(a *cli.App, line string) string {
+	return "`" + strings.TrimSpace("recourse "+line+" "+f.Named(a)) + "`"
 }
 
 // ServerFlags select the server.
