@@ -35,13 +35,19 @@ type agentRun struct {
 
 func startAgent(t *testing.T, env []string, script string, flags ...string) *agentRun {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
 	if !slices.Contains(flags, "--actions") {
 		flags = append(flags, "--actions", "look,refund,mail")
 	}
 	args := append([]string{"agent", "run", "--name", "refund", "--lease", "5s"}, flags...)
-	m := Main{Args: append(args, "--", "sh", "-c", script), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
+	return startCommand(t, env, append(args, "--", "sh", "-c", script))
+}
+
+// startCommand runs a command inside the test.
+func startCommand(t *testing.T, env, args []string) *agentRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
+	m := Main{Args: args, Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
 	go func() { a.ended <- m.Run(ctx) }()
 	t.Cleanup(cancel)
 	return a
@@ -486,6 +492,7 @@ func TestAgentWithoutAServer(t *testing.T) {
 
 	// It is an ordinary database, which a server shows.
 	start("exit 1").exits(t, cli.OK, "the session is committed")
+	startCommand(t, env, []string{"agent", "run", "--database", db, "--session", id, "--", "true"}).exits(t, cli.OK, "the session is committed")
 	s = serve(t, env, "--database", db)
 	if out := ok(t, s.env, "sessions", "show", s.sessionID(t)); !strings.Contains(out, "succeeded") || !strings.Contains(out, "refund[1]") {
 		t.Errorf("%s", out)
@@ -540,6 +547,62 @@ func TestAgentModels(t *testing.T) {
 	a.exits(t, cli.OK, "committed")
 }
 
+// The flags of `agent run` say what the session is like that it opens.
+func TestAgentOpens(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	a := startAgent(t, s.env, "exit 0", "--label", "team=a", "--budget", "5.00 USD", "--tokens", "9000", "--on-exceed", "ask", "--max-calls", "11", "--max-parallel", "2", "--max-asks", "12", "--max-steps", "13",
+		"--models", "gpt-5-*,small", "--on-divergence", "stop", "--ignore", `\d{1,4}`, "--ignore", "at .*", "--stream-hold", "all", "--keep", "answers", "--lost-wait", "2h", "--on-lost", "abort", "--timeout", "3h")
+	a.exits(t, cli.OK, "committed")
+	out := ok(t, s.env, "sessions", "show", s.sessionID(t), "-o", "json")
+	for _, want := range []string{`"team":"a"`, `"budget":"5.00"`, `"budget":9000`, `"on_exceed":"ask"`, `"max_calls":11`, `"max_parallel":2`, `"max_asks":12`, `"max_steps":13`, `"models":["gpt-5-*","small"]`, `"on_divergence":"stop"`,
+		`"ignore":["\\d{1,4}","at .*"]`, `"stream_hold":"all"`, `"keep":"answers"`, `"on_lost":{"wait":"2h","then":"abort"}`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the session does not have %s: %s", want, out)
+		}
+	}
+	startAgent(t, s.env, "exit 0", "--max-calls", "-1").exits(t, cli.Usage, "--max-calls")
+	startAgent(t, s.env, "exit 0", "--on-lost", "cry").exits(t, cli.Usage, "--on-lost")
+}
+
+// With --session, an agent runs in a session that exists, such as a fork, or one without a key
+// whose process has failed.
+func TestAgentRunsInASession(t *testing.T) {
+	t.Parallel()
+	w, s := agents(t)
+	const script = `echo "$RECOURSE_LIFE $RECOURSE_INPUT"`
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, s.env, waits(token, "exit 9"), "--restarts", "0", "--input", "17")
+	s.in(t, tokenIn(t, token), "POST", "calls", refundOf("o-1", 1910), nil)
+	let(t, token)
+	id := s.sessionID(t)
+	a.exits(t, cli.Failed, "run the agent with --session "+id)
+	again := func(env []string, args ...string) *agentRun {
+		t.Helper()
+		return startCommand(t, env, append(append([]string{"agent", "run"}, args...), "--", "sh", "-c", script))
+	}
+	a = again(s.env, "--session", id[:13])
+	a.exits(t, cli.OK, "session "+id+" found")
+	if a.out.String() != "2 17\n" {
+		t.Errorf("%q", a.out.String())
+	}
+	again(s.env, "--session", id).exits(t, cli.OK, "the session is committed")
+
+	var fork struct{ ID string }
+	if err := json.Unmarshal([]byte(ok(t, s.env, "sessions", "fork", id, "-o", "json")), &fork); err != nil {
+		t.Fatal(err)
+	}
+	again(s.env, "--session", fork.ID).exits(t, cli.OK, "session "+fork.ID+" found")
+	if n := len(w.Ledger().Live()); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+	for _, more := range []string{"--actions=refund", "--key=a", "--input=1", "--budget=1 USD", "--label=a=b", "--tokens=1"} {
+		again(s.env, "--session", fork.ID, more).exits(t, cli.Usage, "leave out the flags that open one")
+	}
+	again(s.env).exits(t, cli.Usage, "--actions")
+	again(s.env, "--session", "01890a5d-ac96-774b-bcce-b302099a8057").exits(t, cli.Failed, "")
+}
+
 // An agent runs with a key of the role agent, which it does not see, and only within the key's
 // grant.
 func TestAgentKey(t *testing.T) {
@@ -582,6 +645,17 @@ func TestAgentKey(t *testing.T) {
 	if out := ok(t, append(s.env, admin), "sessions", "show", s.sessionID(t, admin)); !strings.Contains(out, "succeeded") {
 		t.Errorf("%s", out)
 	}
+	startAgent(t, env, "exit 9", "--restarts", "0", "--input", "17").exits(t, cli.Failed, "exited with 9")
+	id := s.sessionID(t, admin)
+	session := func(id string) *agentRun {
+		return startCommand(t, env, []string{"agent", "run", "--session", id, "--", "sh", "-c", "echo $RECOURSE_INPUT"})
+	}
+	session(id[:13]).exits(t, cli.Usage, "the whole id")
+	a = session(id)
+	a.exits(t, cli.OK, "committed")
+	if a.out.String() != "17\n" {
+		t.Errorf("the input %q", a.out.String())
+	}
 	if r := run(t, env, "sessions", "list"); r.code != cli.Forbidden {
 		t.Errorf("an agent's key lists sessions: %s", r.out)
 	}
@@ -590,13 +664,8 @@ func TestAgentKey(t *testing.T) {
 // startWorker starts `recourse agent worker`.
 func startWorker(t *testing.T, env []string, script string, flags ...string) *agentRun {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
 	args := append([]string{"agent", "worker", "--type", "refund"}, flags...)
-	m := Main{Args: append(args, "--", "sh", "-c", script), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
-	go func() { a.ended <- m.Run(ctx) }()
-	t.Cleanup(cancel)
-	return a
+	return startCommand(t, env, append(args, "--", "sh", "-c", script))
 }
 
 // opens makes a session without a process, and returns its id.

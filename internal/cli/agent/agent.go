@@ -4,13 +4,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,32 +47,19 @@ const (
 
 // Run is `recourse agent run`.
 type Run struct {
-	Server   string   `env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address. Default: a server in this process, with --database."`
-	APIKey   string   `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, of the role agent. The process does not get it. Prefer the environment variable."`
-	Name     string   `default:"agent" help:"What sessions of this kind are called; default ${default}."`
-	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
-	Actions  []string `required:"" placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that the agent may call, separated by commas: their names with --server, and files or directories without."`
-	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
-	Parent   string   `placeholder:"ID" help:"The saga or session whose budget pays for this session."`
-	Input    string   `short:"i" placeholder:"JSON" help:"The session's input: JSON, @FILE, or - for stdin."`
-	Lease    string   `placeholder:"DURATION" help:"How long the session counts as attached without a heartbeat, 5s to 10m; the server's default is 30s."`
-	Restarts int      `default:"5" help:"How often the process is run again after a failure; default ${default}."`
-	Park     bool     `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
-	Plain    bool     `help:"Print the session's calls as lines on a terminal, too, instead of showing them in its last lines."`
-	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
+	Server  string   `env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address. Default: a server in this process, with --database."`
+	APIKey  string   `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, of the role agent. The process does not get it. Prefer the environment variable."`
+	Name    string   `default:"agent" help:"What sessions of this kind are called; default ${default}."`
+	Key     string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
+	Session string   `placeholder:"ID" help:"Run the agent in this session, such as a fork, instead of opening one."`
+	Actions []string `placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that the agent may call, separated by commas: their names with --server, and files or directories without."`
+	Opening
+	Restarts int    `default:"5" help:"How often the process is run again after a failure; default ${default}."`
+	Park     bool   `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
+	Plain    bool   `help:"Print the session's calls as lines on a terminal, too, instead of showing them in its last lines."`
+	Database string `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
 	Command []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
-}
-
-// openRequest is the body that opens a session. With the same key it must be the same.
-type openRequest struct {
-	Name    string          `json:"name"`
-	Key     string          `json:"key,omitempty"`
-	Actions []string        `json:"actions"`
-	Input   json.RawMessage `json:"input,omitempty"`
-	Budget  string          `json:"budget,omitempty"`
-	Parent  string          `json:"parent,omitempty"`
-	Lease   string          `json:"lease,omitempty"`
 }
 
 // session is what the command reads of a session.
@@ -122,9 +110,15 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 	if c.Restarts < 0 {
 		return cli.Exit(cli.Usage, errors.New("--restarts is 0 or more"))
 	}
-	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Parent: c.Parent, Lease: c.Lease}
-	if body.Input, err = a.JSONArg("--input", c.Input); err != nil {
+	body, err := c.request(a)
+	if err != nil {
 		return err
+	}
+	if c.Session == "" && len(c.Actions) == 0 {
+		return cli.Exit(cli.Usage, errors.New("--actions names the actions that the agent may call; or continue a session with --session"))
+	}
+	if c.Session != "" && !reflect.DeepEqual(body, openRequest{Name: c.Name}) {
+		return cli.Exit(cli.Usage, errors.New("--session continues a session as it was opened: leave out the flags that open one, such as --actions, --key and --budget"))
 	}
 	r := &runner{app: a, program: program, args: c.Command[1:], flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, restarts: c.Restarts, parks: c.Park, keyed: c.Key != ""}
 	stop, err := c.connect(r, embed, &body)
@@ -132,7 +126,12 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 		return err
 	}
 	defer stop()
-	found, err := r.open(body)
+	found := true
+	if c.Session != "" {
+		err = r.find(c.Session)
+	} else {
+		found, err = r.open(body)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,37 +142,6 @@ func (c *Run) run(a *cli.App, embed Embed) error {
 		r.life.stop()
 	}
 	return err
-}
-
-// patience is how long the command waits for a server that does not respond at the start. Later it
-// waits without a limit.
-const patience = time.Minute
-
-// open opens the session, or finds the one of the key.
-func (r *runner) open(body openRequest) (found bool, _ error) {
-	ctx, cancel := context.WithTimeout(r.app.Ctx, patience)
-	defer cancel()
-	header := map[string]string{}
-	opened := func() (remote.Answer, error) {
-		return r.try(r.app.Ctx, r.flags.APIKey, remote.Call{Method: http.MethodPost, Path: "/v1/sessions", Body: body, Header: header})
-	}
-	r.reopen = opened
-	answer, err := opened() // sets the idempotency key that all attempts share
-	if err != nil && r.transient(ctx, err) {
-		answer, err = r.insist(ctx, opened)
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := answer.Into(&r.session); err != nil {
-		return false, err
-	}
-	how := "opened"
-	if answer.Status == http.StatusOK {
-		how, found = "found", true
-	}
-	r.note("session %s %s", r.session.ID, how)
-	return found, nil
 }
 
 // attachRequest is the body of an attach.
@@ -219,13 +187,16 @@ func (r *runner) begin() error {
 	if r.life != nil {
 		previous = r.life.secret
 		r.life.stop()
-	} else if lease, err := time.ParseDuration(r.session.Session.Lease); err == nil && r.slots == nil {
+	} else if lease, err := time.ParseDuration(cmp.Or(r.session.Session.Lease, "30s")); err == nil && r.slots == nil {
 		until = until.Add(lease + 2*time.Second)
 	}
 	for waits := false; ; {
 		d, err := r.attach(ctx, secret, previous)
 		switch code := remote.Code(err); {
 		case err == nil:
+			if err := r.complete(secret); err != nil {
+				return err
+			}
 			r.life = r.newLife(secret, d)
 			r.watcher.secret.Store(&secret)
 			return nil
@@ -312,10 +283,14 @@ func (r *runner) goesOn() string {
 	if r.slots != nil {
 		return fmt.Sprintf("session %s goes on: a worker takes it again, or %s ends it", r.session.ID, r.command("sessions abort "+r.session.ID))
 	}
-	if !r.keyed {
+	if r.program == "" && !r.keyed { // an MCP client has no --session
 		return fmt.Sprintf("session %s goes on without a process: %s undoes its calls; with --key, a later run continues a session", r.session.ID, r.command("sessions abort "+r.session.ID))
 	}
-	return fmt.Sprintf("session %s goes on: run the agent with the same --key, or %s", r.session.ID, r.command("sessions abort "+r.session.ID))
+	flag := "--session " + r.session.ID
+	if r.keyed {
+		flag = "the same --key"
+	}
+	return fmt.Sprintf("session %s goes on: run the agent with %s, or %s", r.session.ID, flag, r.command("sessions abort "+r.session.ID))
 }
 
 // commit commits the session once its calls have ended.
@@ -405,9 +380,7 @@ func (r *runner) park() (waits bool, _ error) {
 func (r *runner) finish() error {
 	read := r.reopen // without a life there is no token, and a key of the role agent may not read
 	if r.life != nil {
-		read = func() (remote.Answer, error) {
-			return r.try(r.app.Ctx, r.token(r.life.secret), remote.Call{Method: http.MethodGet, Path: remote.SessionPath(r.session.ID)})
-		}
+		read = func() (remote.Answer, error) { return r.read(r.life.secret) }
 	}
 	reported, said := false, ""
 	var seq int64

@@ -50,6 +50,9 @@ func (c *Run) connect(r *runner, embed Embed, body *openRequest) (stop func(), e
 // may call. The others are for compensations.
 func (c *Run) embed(a *cli.App, start Embed, body *openRequest) (*Server, error) {
 	c.Database = cmp.Or(c.Database, defaultDatabase)
+	if c.Session != "" {
+		return c.serve(a, start, nil)
+	}
 	actions, err := definition.ActionFlags{Actions: c.Actions}.ReadActions(a)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitCode(err), fmt.Errorf("--actions: %w; without a server it names files and directories: set --server to use the actions of a server by their names", err))
@@ -63,7 +66,12 @@ func (c *Run) embed(a *cli.App, start Embed, body *openRequest) (*Server, error)
 	if body.Actions == nil {
 		return nil, cli.Exit(cli.Usage, errors.New("--actions: no action in these files may be called by agents: `agents: auto` in an action allows it"))
 	}
-	server, err := start(a, &c.LocalFlags, c.Database, actions.List)
+	return c.serve(a, start, actions.List)
+}
+
+// serve starts the server with these actions.
+func (c *Run) serve(a *cli.App, start Embed, actions []*saga.Action) (*Server, error) {
+	server, err := start(a, &c.LocalFlags, c.Database, actions)
 	if cli.ExitCode(err) == cli.Conflict {
 		err = fmt.Errorf("%w; or run the agent with the server of that process: --server", err)
 	}

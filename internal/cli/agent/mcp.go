@@ -33,7 +33,7 @@ type MCP struct {
 // Run serves the client that has started this process, on stdin and stdout, in a session that it
 // opens and keeps attached.
 func (c *MCP) Run(a *cli.App, embed Embed) error {
-	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: c.Budget, Parent: c.Parent}
+	body := openRequest{Name: c.Name, Key: c.Key, Actions: c.Actions, Budget: money(c.Budget), Parent: c.Parent}
 	r := &runner{app: a, flags: remote.ServerFlags{Server: c.Server, APIKey: c.APIKey}, keyed: c.Key != ""}
 	local := Run{Server: c.Server, Actions: c.Actions, Database: c.Database, LocalFlags: c.LocalFlags}
 	stop, err := local.connect(r, embed, &body)

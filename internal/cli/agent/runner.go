@@ -140,6 +140,11 @@ func (r *runner) ask(method, part string, body any) (remote.Answer, error) {
 	return r.insist(r.app.Ctx, func() (remote.Answer, error) { return r.try(r.app.Ctx, r.token(r.life.secret), call) })
 }
 
+// read reads the session in the name of a life.
+func (r *runner) read(secret string) (remote.Answer, error) {
+	return r.try(r.app.Ctx, r.token(secret), remote.Call{Method: http.MethodGet, Path: remote.SessionPath(r.session.ID)})
+}
+
 // steps reads the session's calls, and its own steps, which have no action.
 func (r *runner) steps() ([]machine.CallView, error) {
 	list, err := listOf[machine.CallView](r, "calls")

@@ -29,6 +29,7 @@ var spoken = strings.NewReplacer(
 // flagOf names the flags and arguments that become fields and parameters of requests.
 var flagOf = map[string]string{
 	"input": "--input", "version": "--version", "budget": "the budget", "name": "--name", "actions": "--actions", "lease": "--lease", "labels": "--label", "output": "--set-output", "data": "--data", "reason": "--reason",
+	"models": "--models", "ignore": "--ignore", "max_calls": "--max-calls", "max_parallel": "--max-parallel", "max_asks": "--max-asks", "max_steps": "--max-steps", "timeout": "--timeout", "on_lost": "--on-lost", "key": "--key",
 	"comment": "--comment", "new_key": "--new-key", "outcome": "--outcome", "from": "--from", "mode": "--mode", "definition": "the definition",
 	"status": "--status", "saga": "--saga", "kind": "--kind", "q": "--query", "label": "--label", "started_after": "--after", "started_before": "--before",
 }
