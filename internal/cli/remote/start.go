@@ -63,9 +63,12 @@ func (c *Start) Run(a *cli.App) error {
 	if err := r.Into(&v); err != nil {
 		return err
 	}
+	var lost error // the wait's
 	if c.Wait > 0 {
-		if r, v, err = cl.Await(v.ID, c.Wait); err != nil {
-			return err
+		if end, is, err := cl.Await(v.ID, c.Wait); err == nil {
+			r, v = end, is
+		} else {
+			lost = cli.Exit(cli.ExitCode(err), fmt.Errorf("saga %s is started, but its end is not known: %w; %s shows it", v.ID, err, c.Command(a, "show "+v.ID+" --follow")))
 		}
 	}
 	if c.Machine() {
@@ -78,6 +81,9 @@ func (c *Start) Run(a *cli.App) error {
 			why = ": " + story.Harmless(v.Reason.Title)
 		}
 		a.Printf("%s  %s%s\n", v.ID, view.Status(a, v.Status), why)
+	}
+	if lost != nil {
+		return lost
 	}
 	if c.Wait > 0 {
 		return view.Outcome(v.ID, v.Status)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"recourse/internal/cli"
@@ -32,6 +33,12 @@ type batchRun struct {
 	started int
 	found   int // they were started before
 	refused int
+
+	same struct { // the last refused lines, which follow each other and have the same error
+		first, last int
+		text        string
+	}
+	said map[string]int // the first line with the beginning of an error, which has its advice
 }
 
 // batchStart is a line of the file, and its result.
@@ -54,7 +61,7 @@ func (c *Start) runBatch(a *cli.App, cl *Client) error {
 		return err
 	}
 	defer file.Close()
-	b := &batchRun{Start: c, app: a, cl: cl}
+	b := &batchRun{Start: c, app: a, cl: cl, said: make(map[string]int)}
 	for r := bufio.NewReader(file); ; {
 		line, err := r.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -136,11 +143,17 @@ func (b *batchRun) send() error {
 			return cli.Exit(cli.Failed, errors.New("interrupted: give the same command again; what is started already is not started twice"))
 		}
 	}
+	return b.results()
+}
+
+// results prints the results of the starts.
+func (b *batchRun) results() error {
 	for _, s := range b.starts {
 		if err := b.print(s); err != nil {
 			return err
 		}
 	}
+	b.explain()
 	b.starts, b.size = nil, 0
 	return b.app.OutputError()
 }
@@ -194,9 +207,37 @@ func (b *batchRun) print(s *batchStart) error {
 		}
 		return b.app.Encode(s)
 	case s.Error == nil:
+		b.explain()
 		b.app.Printf("%s  %s\n", s.ID, s.Key)
 	default:
-		b.app.Note("line %d: %s", s.Line, problemOf(s.Status, s.Error))
+		if text := problemOf(s.Status, s.Error).Error(); text != b.same.text {
+			b.explain()
+			b.same.first, b.same.text = s.Line, text
+		}
+		b.same.last = s.Line
 	}
 	return nil
+}
+
+// maxSaid bounds the errors that a batch remembers.
+const maxSaid = 1000
+
+// explain prints the error of the last refused lines. Advice that was printed before is not
+// repeated.
+func (b *batchRun) explain() {
+	same := b.same
+	if b.same.text = ""; same.text == "" {
+		return
+	}
+	head, details, _ := strings.Cut(same.text, "\n")
+	if line, ok := b.said[head]; ok {
+		head = fmt.Sprintf("as line %d", line)
+	} else if len(b.said) < maxSaid {
+		b.said[head] = same.first
+	}
+	where := fmt.Sprintf("line %d", same.first)
+	if same.last > same.first {
+		where = fmt.Sprintf("lines %d to %d", same.first, same.last)
+	}
+	b.app.Note("%s: %s", where, strings.TrimSuffix(head+"\n"+details, "\n"))
 }
