@@ -198,7 +198,7 @@ func (r *runner) begin() error {
 				return err
 			}
 			r.life = r.newLife(secret, d)
-			r.watcher.secret.Store(&secret)
+			r.watcher.begin(secret)
 			return nil
 		case code == "session_held" && time.Now().Before(until):
 			if !waits {

@@ -139,6 +139,38 @@ func TestFrame(t *testing.T) {
 	}
 }
 
+// Only calls that were made before the process runs are counted as such.
+func TestFirstLook(t *testing.T) {
+	t.Parallel()
+	var began atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const call = `{"path": "refund[%d]", "action": "refund@3", "status": "succeeded", "cost": "0", "key": "k"}`
+		switch list := fmt.Sprintf(call, 0); {
+		case !strings.HasSuffix(r.URL.Path, "/calls"):
+			_, _ = io.WriteString(w, `{"id": "01890a5d-ac96-774b-bcce-b302099a8057"}`)
+		case began.Load():
+			list += ", " + fmt.Sprintf(call, 1)
+			fallthrough
+		default:
+			_, _ = io.WriteString(w, `{"data": [`+list+`]}`)
+		}
+	}))
+	defer server.Close()
+	var said strings.Builder
+	r := &runner{app: cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, &said), flags: remote.ServerFlags{Server: server.URL}}
+	r.session.ID = "01890a5d-ac96-774b-bcce-b302099a8057"
+	w := r.watch(true, true)
+	w.begin("secret")
+	began.Store(true)
+	w.begin("that of the next life")
+	w.stop()
+	const want = "recourse: 1 call before: 1 succeeded\nrecourse: refund[1] (refund@3): succeeded; key k\n"
+	if said.String() != want {
+		t.Errorf("%q", said.String())
+	}
+	r.watch(true, true).stop() // no life begins
+}
+
 // Each news of a call is one line, also for a session that had calls before.
 func TestCallLines(t *testing.T) {
 	t.Parallel()

@@ -30,14 +30,16 @@ type watcher struct {
 	view   viewer
 	most   time.Duration
 	secret atomic.Pointer[string] // of the present life; nil: none yet
+	ready  chan struct{}          // closed after the first look
 	tag    string                 // ETag of the session that was shown
 	stop   func()                 // shows the last state, and waits for the end
 }
 
 // watch shows the session's calls until stop: at the bottom of a terminal, or else line by line.
-// found: the session may have calls already.
+// found: the session may have calls already. The first look comes with the first life, before its
+// process runs, so that it shows only what was there before.
 func (r *runner) watch(plain, found bool) *watcher {
-	w := &watcher{r: r, view: &callLines{note: r.note, found: found}, most: lookMost}
+	w := &watcher{r: r, view: &callLines{note: r.note, found: found}, most: lookMost, ready: make(chan struct{})}
 	if !plain && r.app.Live && cli.IsTerminal(r.app.Stderr) && r.app.Rows() >= leastRows {
 		w.view, w.most = &panel{app: r.app}, lookLive
 	}
@@ -50,6 +52,10 @@ func (r *runner) watch(plain, found bool) *watcher {
 	go func() {
 		defer close(done)
 		defer func() { w.view.end() }()
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+		}
 		pause, stopping := lookLive, r.app.Ctx.Done()
 		for {
 			if pause *= 2; w.look(ctx, requestTime) {
@@ -69,6 +75,14 @@ func (r *runner) watch(plain, found bool) *watcher {
 		}
 	}()
 	return w
+}
+
+// begin makes the watcher read in the name of a life, whose process does not run yet.
+func (w *watcher) begin(secret string) {
+	if w.secret.Swap(&secret) == nil {
+		w.look(w.r.app.Ctx, detachTime)
+		close(w.ready)
+	}
 }
 
 // look shows the session if it has changed. Errors are ignored: the view is an extra, and the
