@@ -38,7 +38,7 @@ func summarize(v machine.View, calls []machine.CallView) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s is %s.\n", strings.TrimPrefix(v.Definition, saga.SessionPrefix), v.Status)
 	if v.Reason != nil {
-		fmt.Fprintf(&b, "Why: %s\n", quote(v.Reason.Title))
+		fmt.Fprintf(&b, "Why: %s\n", quote(v.Reason.Text()))
 	}
 	if v.Cost.Budget != "" {
 		fmt.Fprintf(&b, "Budget: %s %s spent, %s reserved, of %s.\n", v.Cost.Spent, v.Cost.Currency, v.Cost.Reserved, v.Cost.Budget)

@@ -154,6 +154,9 @@ func TestSessionAbort(t *testing.T) {
 	if ledger := x.world.Ledger().Service("pay"); len(ledger.Effects()) != 2 || len(ledger.Undos()) != 2 {
 		t.Errorf("%d charges, %d undone", len(ledger.Effects()), len(ledger.Undos()))
 	}
+	if text := string(a.do("GET", "/summary", "").want(200).Body); !strings.Contains(text, `: the customer has called"`) {
+		t.Errorf("the summary has no reason: %s", text)
+	}
 	a.do("POST", "/commit", "").problem(409, "terminal")
 }
 

@@ -257,6 +257,9 @@ type Reason struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// Text returns the reason with its detail, such as what the person wrote who cancelled the saga.
+func (r *Reason) Text() string { return strings.TrimSuffix(r.Title+": "+r.Detail, ": ") }
+
 // CommandData is the data of the records of commands: cancelled, paused, resumed, operator. A
 // refused command is an operator record with Rejected.
 type CommandData struct {

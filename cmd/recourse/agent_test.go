@@ -252,6 +252,13 @@ func TestAgentEndsWhileACallWaits(t *testing.T) {
 		if v := ok(t, s.env, "sessions", "show", id); strings.Contains(v, "succeeded") {
 			t.Errorf("it is committed:\n%s", v)
 		}
+		flag := "--server " + s.url
+		if out := ok(t, nil, "inbox", "--server", s.url+"/"); !strings.Contains(out, "recourse approve "+id+" 'refund[0]' "+flag+"\n") || !strings.Contains(out, `--comment "…" `+flag+"\n") {
+			t.Errorf("the inbox:\n%s", out)
+		}
+		if out := ok(t, nil, "show", "--server", s.url, id); !strings.Contains(out, "`recourse inbox --saga "+id+" "+flag+"`") {
+			t.Errorf("shown:\n%s", out)
+		}
 		ok(t, s.env, "approve", id, "refund[0]", "--yes")
 		a.exits(t, cli.OK, "committed")
 		if a.out.String() != tt.lives {
@@ -347,6 +354,9 @@ func TestAgentIsStopped(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	a.exits(t, 3, "stopping the agent")
+	if out := ok(t, s.env, "sessions", "list"); !strings.Contains(out, ": a mistake\n") {
+		t.Errorf("the list has no reason:\n%s", out)
+	}
 	if a.out.String() != "stopped\n" || len(w.Ledger().Live()) != 0 {
 		t.Errorf("%q %+v", a.out.String(), w.Ledger().Live())
 	}
@@ -588,6 +598,9 @@ func TestAgentRunsInASession(t *testing.T) {
 	}
 	again(s.env, "--session", id).exits(t, cli.OK, "the session is committed")
 
+	if r := run(t, nil, "sessions", "fork", id, "--server", s.url); !strings.Contains(r.errOut, "`recourse compare "+id[:13]) || !strings.Contains(r.errOut, " --server "+s.url+" -- COMMAND` runs its agent") {
+		t.Errorf("%s", r.errOut)
+	}
 	var fork struct{ ID string }
 	if err := json.Unmarshal([]byte(ok(t, s.env, "sessions", "fork", id, "-o", "json")), &fork); err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func (l *local) run(c *runCmd, o machine.StartOptions) error {
 		}
 	}
 	if v.Status.Terminal() {
-		return view.Outcome(v.ID, v.Status)
+		return view.Outcome(v.ID, v.Status, "")
 	}
 	for _, e := range l.Machine.Inbox() {
 		l.app.Note("%s. %s", e.Title, remote.InCommands(e.Detail))

@@ -174,7 +174,7 @@ func (d *doctor) server(ctx context.Context) {
 	}
 	d.ok("nodes", "%s", cli.Count(len(st.Nodes), "node"))
 	if st.Quarantined > 0 {
-		d.warn("nodes", "sagas make no progress and are no longer retried: "+strconv.FormatInt(st.Quarantined, 10), "see `recourse inbox --kind stuck`")
+		d.warn("nodes", "sagas make no progress and are no longer retried: "+strconv.FormatInt(st.Quarantined, 10), "see "+remote.ServerFlags{Server: d.cmd.Server}.Command(d.app, "inbox --kind stuck"))
 	}
 }
 

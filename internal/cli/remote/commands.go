@@ -10,6 +10,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
+	"recourse/saga"
 	"recourse/saga/machine"
 )
 
@@ -85,7 +86,14 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
 	switch {
 	case command == "fork":
-		a.Note("a fork of %s, which goes on after its record %d: to see how they differ, run recourse compare %s %s", v.ForkedFrom, v.ForkedAt, v.ForkedFrom[:13], v.ID[:13])
+		a.Note("a fork of %s, which goes on after its record %d: %s says how they differ", v.ForkedFrom, v.ForkedAt, f.Command(a, "compare "+v.ForkedFrom[:13]+" "+v.ID[:13]))
+		if strings.HasPrefix(v.Definition, saga.SessionPrefix) {
+			server := f.Named(a)
+			if a.Variables["RECOURSE_SERVER"] == "" { // without a flag, that command is its own server
+				server = "--server " + f.Server
+			}
+			a.Note("`%s` runs its agent", strings.TrimSpace("recourse agent run --session "+v.ID+" "+server)+" -- COMMAND")
+		}
 	case v.RetryOf == "" || !strings.HasPrefix(v.RetryOf, id):
 	case r.Header.Get("Idempotency-Replayed") != "" && v.RetryFrom != "":
 		a.Note("this saga has gone on from step %s of %s before: to go on again, retry this one", v.RetryFrom, id)

@@ -62,7 +62,7 @@ func (c *Show) follow(a *cli.App, cl *Client, v machine.View) error {
 			return err
 		}
 	}
-	return view.Outcome(v.ID, v.Status)
+	return view.Outcome(v.ID, v.Status, c.Command(a, "show "+v.ID))
 }
 
 // follow adds and shows records until their stream has ended.

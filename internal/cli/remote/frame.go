@@ -41,7 +41,7 @@ func (o *overview) frame(columns int, now time.Time) []view.Row {
 		}
 	}
 	if n := o.stats.Quarantined; n > 0 {
-		add("resting", fmt.Sprintf("%s that no node can run: see `recourse inbox --kind stuck`", cli.Count(int(n), "saga")), story.Bad)
+		add("resting", fmt.Sprintf("%s that no node can run: see %s", cli.Count(int(n), "saga"), o.inboxCommand), story.Bad)
 	}
 	add("nodes", o.nodes(now), story.Plain)
 	add("cost", o.spent(), story.Plain)

@@ -77,13 +77,13 @@ func (c *Inbox) Run(a *cli.App) error {
 		if i > 0 {
 			a.Printf("\n")
 		}
-		printEntry(a, e)
+		printEntry(a, e, c.Named(a))
 	}
 	return nil
 }
 
-// printEntry prints an entry and the commands that resolve it.
-func printEntry(a *cli.App, e InboxEntry) {
+// printEntry prints an entry and the commands that resolve it, with the flag that names the server.
+func printEntry(a *cli.App, e InboxEntry, server string) {
 	title := 200
 	if a.TTY {
 		title = max(a.Columns()-len(e.Kind)-2, 1)
@@ -112,32 +112,38 @@ func printEntry(a *cli.App, e InboxEntry) {
 	if strings.ContainsAny(path, "[]") { // some shells read brackets as a pattern
 		path = "'" + path + "'"
 	}
+	command := func(parts ...string) {
+		if server != "" {
+			parts = append(parts, server)
+		}
+		printCommand(a, parts...)
+	}
 	switch e.Kind {
 	case saga.InboxBudget:
-		printCommand(a, "recourse budget", e.Saga, enough(e.Detail))
-		printCommand(a, "recourse cancel", e.Saga, `--reason "…"`)
+		command("recourse budget", e.Saga, enough(e.Detail))
+		command("recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxSession:
-		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
-		printCommand(a, "recourse cancel", e.Saga, `--reason "…"`)
+		command("recourse resume", e.Saga, `--reason "…"`)
+		command("recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxApproval:
 		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {
 			approve = append(approve, "--data '"+blank(e.Form)+"'")
 		}
-		printCommand(a, approve...)
-		printCommand(a, "recourse reject", e.Saga, path, `--comment "…"`)
+		command(approve...)
+		command("recourse reject", e.Saga, path, `--comment "…"`)
 		return
 	}
 	if e.Path == "" { // it concerns the saga, not a step
-		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
+		command("recourse resume", e.Saga, `--reason "…"`)
 		return
 	}
 	if e.Kind == saga.InboxExhausted {
-		printCommand(a, "recourse resume", e.Saga, `--reason "…"`)
+		command("recourse resume", e.Saga, `--reason "…"`)
 	}
-	printCommand(a, "recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
+	command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
 // These match the text of a budget's inbox entry: the maximum cost of the step, and the amounts

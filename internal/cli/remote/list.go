@@ -10,6 +10,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/cli/view"
 	"recourse/internal/costs/tally"
+	"recourse/internal/story"
 	"recourse/saga/machine"
 )
 
@@ -100,7 +101,7 @@ func printSagas(a *cli.App, list []machine.View) {
 	for _, v := range list {
 		why, started, cost := "", cli.Clock(v.CreatedAt.Time), view.Money(v.Cost)
 		if v.Reason != nil {
-			why = v.Reason.Title
+			why = story.Short(v.Reason.Text(), 200)
 		}
 		if short {
 			started = cli.Age(time.Since(v.CreatedAt.Time))

@@ -47,6 +47,8 @@ type overview struct {
 	more    bool                 // there are more sagas
 	costAt  time.Time
 	trouble string // why the data is outdated
+
+	inboxCommand string // lists the stuck sagas
 }
 
 // total is a sample for rates.

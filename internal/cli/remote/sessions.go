@@ -236,9 +236,9 @@ func (c *AbortSession) Run(a *cli.App) error {
 	case v.Status.Terminal() && left == 0 || c.Wait <= 0:
 		return nil
 	case v.Status.Terminal():
-		return cli.Exit(cli.Failed, errors.New("effects remain: `recourse show "+v.ID+"` explains them"))
+		return cli.Exit(cli.Failed, errors.New("effects remain: "+c.Command(a, "show "+v.ID)+" explains them"))
 	case len(v.Open) > 0:
-		return cli.Exit(cli.Failed, errors.New("a person has to decide: `recourse inbox --saga "+v.ID+"`"))
+		return cli.Exit(cli.Failed, errors.New("a person has to decide: "+c.Command(a, "inbox --saga "+v.ID)))
 	}
-	return cli.Exit(cli.Failed, errors.New("the session is still being undone: `recourse show "+v.ID+" --follow` shows it live"))
+	return cli.Exit(cli.Failed, errors.New("the session is still being undone: "+c.Command(a, "show "+v.ID+" --follow")+" shows it live"))
 }

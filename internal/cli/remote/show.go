@@ -62,7 +62,7 @@ func (c *Show) Run(a *cli.App) error {
 	}
 	printWaiting(a, cl, v, def, records)
 	if len(v.Open) > 0 {
-		a.Printf("\nIt waits for a person: see `recourse inbox --saga %s`\n", v.ID)
+		a.Printf("\nIt waits for a person: see %s\n", c.Command(a, "inbox --saga "+v.ID))
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func printView(a *cli.App, v machine.View) {
 		line("wakes", cli.Clock(v.WakeAt.Time))
 	}
 	if v.Reason != nil {
-		line("why", strings.TrimSuffix(v.Reason.Title+": "+v.Reason.Detail, ": "))
+		line("why", v.Reason.Text())
 	}
 	line("cost", view.Money(v.Cost))
 	of := v.RetryOf

@@ -78,7 +78,7 @@ func (c *Start) Run(a *cli.App) error {
 	} else {
 		why := ""
 		if v.Reason != nil {
-			why = ": " + story.Harmless(v.Reason.Title)
+			why = ": " + story.Harmless(v.Reason.Text())
 		}
 		a.Printf("%s  %s%s\n", v.ID, view.Status(a, v.Status), why)
 	}
@@ -86,7 +86,7 @@ func (c *Start) Run(a *cli.App) error {
 		return lost
 	}
 	if c.Wait > 0 {
-		return view.Outcome(v.ID, v.Status)
+		return view.Outcome(v.ID, v.Status, c.Command(a, "show "+v.ID))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (c *Top) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	o := &overview{client: cl, steps: make(map[string]stepSeen)}
+	o := &overview{client: cl, steps: make(map[string]stepSeen), inboxCommand: c.Command(a, "inbox --kind stuck")}
 	if err := o.read(listedRows(a)); err != nil {
 		return err
 	}

@@ -42,12 +42,13 @@ func PrintStory(a *cli.App, def *saga.Definition, records []journal.Record) erro
 }
 
 // Outcome returns the error of a command that waited for a saga: nil only if the saga succeeded.
-func Outcome(id string, status saga.Status) error {
+// show is the command that shows the saga.
+func Outcome(id string, status saga.Status, show string) error {
 	if status == saga.Succeeded {
 		return nil
 	}
 	if status.Terminal() {
 		return cli.Exit(cli.Failed, nil)
 	}
-	return cli.Exit(cli.Failed, fmt.Errorf("saga %s has not ended: it is %s; see `recourse show %s`", id, status, id))
+	return cli.Exit(cli.Failed, fmt.Errorf("saga %s has not ended: it is %s; see %s", id, status, show))
 }
