@@ -62,10 +62,10 @@ var (
 	ErrNotEnded = errors.New("the saga has not ended")
 	// ErrSession says that the saga is a session of an agent. Its steps do not come from a
 	// definition.
-	ErrSession = errors.New("the saga is a session of an agent")
-	// ErrContinues says that the saga undoes another one, or goes on from one of its steps. It
-	// begins with what that saga has done under its own definition.
-	ErrContinues = errors.New("the saga undoes another saga, or goes on from one of its steps: replay that one")
+	ErrSession = errors.New("the saga is a session of an agent, whose steps come from no definition: run its agent against the journal with recourse agent replay")
+	// ErrContinues says that the saga undoes another one, is a retry of it from a step, or its
+	// fork. It begins with what that saga has done under its own definition.
+	ErrContinues = errors.New("the saga begins with what another one has done, which it undoes, retries from a step, or is a fork of: replay that one, which undo_of, retry_of or forked_from names")
 )
 
 // Result says where a definition first differs from a recorded saga. Fields that do not apply are

@@ -14,7 +14,7 @@ type Fork struct {
 	ServerFlags
 	cli.OutputFlag
 	Saga    string   `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
-	At      int64    `placeholder:"SEQ" help:"The record after which the fork goes on: its seq, as \"recourse journal -o json\" prints it. Default: the last one at which forward work was done."`
+	At      int64    `placeholder:"SEQ" help:"The record after which the fork goes on: its seq, as \"recourse journal\" prints it. Default: the last one at which forward work was done."`
 	Effects string   `enum:"hold,stub,real" default:"hold" help:"hold: a person approves each request that has an effect. stub: nothing is sent, and steps get recorded outcomes or those of --stub. real: it is sent, which needs an operator and the end of the saga."`
 	Input   string   `short:"i" placeholder:"JSON" help:"Another input: JSON, @FILE or - for stdin."`
 	Stub    []string `sep:"none" placeholder:"STEP=JSON" help:"The output of a step, which does nothing then; of a session's calls, by action. {\"error\": {\"code\": …, \"title\": …}} makes it fail. Repeatable."`

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"recourse/internal/cli"
@@ -47,8 +48,10 @@ func (c *Journal) Run(a *cli.App) error {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return fmt.Errorf("%w: %w", export.ErrFormat, err)
 		}
+		seq := strconv.FormatInt(r.Seq, 10)
 		for _, l := range teller.Tell(r) {
-			a.Printf("%s\n", l.Format(teller.Width(), a.Colour))
+			a.Printf("%5s  %s\n", seq, l.Format(teller.Width(), a.Colour))
+			seq = "" // further lines of the record
 		}
 		return nil
 	}

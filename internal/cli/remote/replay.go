@@ -191,7 +191,7 @@ func printReplayed(a *cli.App, results []Replayed) {
 		}
 	}
 	if len(parts) == 0 {
-		a.Printf("No saga of this definition has ended.\n")
+		a.Printf("No saga was replayed: none of this definition has ended, except those that were skipped.\n")
 		return
 	}
 	a.Printf("%d replayed: %s\n", len(results), strings.Join(parts, ", "))
