@@ -437,6 +437,8 @@ func TestAgentUsage(t *testing.T) {
 		{s.env, []string{"--actions", "refunds", "--", "true"}, cli.Usage, "refunds"},
 		{nil, []string{"--server", "localhost:8080", "--", "true"}, cli.Usage, "http://"},
 		{s.env, []string{"--database", "a.db", "--", "true"}, cli.Usage, "--server"},
+		{s.env, []string{"--actions", agentActions, "--", "true"}, cli.Usage, "names of published actions: `recourse definitions apply " + agentActions + "`"},
+		{s.env, []string{"--actions", "testdata", "--", "true"}, cli.Usage, "publishes those in testdata"},
 		{nil, []string{"--", "true"}, cli.Usage, "--server to use the actions of a server"},
 		{nil, []string{"--database", filepath.Join(t.TempDir(), "a.db"), "--actions", agentActions, "--", "true"}, cli.Usage, "refund: no such file"},
 	} {

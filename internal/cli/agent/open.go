@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -118,7 +120,7 @@ func (r *runner) open(body openRequest) (found bool, _ error) {
 		answer, err = r.insist(ctx, opened)
 	}
 	if err != nil {
-		return false, err
+		return false, r.explain(err, body.Actions)
 	}
 	if err := answer.Into(&r.session); err != nil {
 		return false, err
@@ -129,6 +131,20 @@ func (r *runner) open(body openRequest) (found bool, _ error) {
 	}
 	r.note("session %s %s", r.session.ID, how)
 	return found, nil
+}
+
+// explain adds to the error of an open that its actions look like files, which only a server in
+// this process reads.
+func (r *runner) explain(err error, actions []string) error {
+	if r.database != "" || remote.Code(err) == "" {
+		return err
+	}
+	for _, name := range actions {
+		if _, none := os.Stat(name); none == nil {
+			return fmt.Errorf("%w; with a server, --actions are names of published actions: %s publishes those in %s", err, r.flags.Command(r.app, "definitions apply "+name), name)
+		}
+	}
+	return err
 }
 
 // find finds a session by its id. A key of the role agent may not read it: then it is read once
