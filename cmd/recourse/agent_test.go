@@ -776,23 +776,34 @@ func TestAgentsPage(t *testing.T) {
 		}
 	}
 	page := docPage(t, "agents.md")
-	sh := func(env []string, mark string) (string, int) {
+	block := func(mark string) string {
 		t.Helper()
 		for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(page, -1) {
-			if !strings.Contains(m[1], mark) {
-				continue
+			if strings.Contains(m[1], mark) {
+				return m[1]
 			}
-			c := exec.CommandContext(t.Context(), "sh", "-e", "-c", m[1])
-			c.Dir = dir
-			c.Env = append(append(os.Environ(), env...), pathVar(t))
-			out, err := c.CombinedOutput()
-			if err != nil && c.ProcessState == nil {
-				t.Fatal(err)
-			}
-			return string(out), c.ProcessState.ExitCode()
 		}
 		t.Fatalf("no block with %s", mark)
-		return "", 0
+		return ""
+	}
+	shell := func(env []string, script string) *exec.Cmd {
+		c := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+		c.Dir, c.Stdin = dir, strings.NewReader("y\n")
+		c.Env = append(append(os.Environ(), env...), pathVar(t))
+		return c
+	}
+	run := func(env []string, script string) (string, int) {
+		t.Helper()
+		c := shell(env, script)
+		out, err := c.CombinedOutput()
+		if err != nil && c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), c.ProcessState.ExitCode()
+	}
+	sh := func(env []string, mark string) (string, int) {
+		t.Helper()
+		return run(env, block(mark))
 	}
 	if out, code := sh(vars, "ticket-17"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 6 {
 		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
@@ -800,13 +811,76 @@ func TestAgentsPage(t *testing.T) {
 	if out, code := sh(vars, "ticket-20"); code != 3 || !strings.Contains(out, "gives up") || len(w.Ledger().Live()) != 6 || len(w.Ledger().Undos()) != 2 {
 		t.Errorf("exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
 	}
+	var said buffer.Buffer
+	large := shell(vars, block("ticket-19"))
+	large.Stdout, large.Stderr = &said, &said
+	if err := large.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var inbox []string
+	for range 1000 {
+		if inbox = regexp.MustCompile("refund\\[0\\] waits for approval; decide at \\S+/inbox or with `(recourse inbox --saga (\\S+) --server (\\S+))`").FindStringSubmatch(said.String()); inbox != nil {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if inbox == nil {
+		t.Fatalf("nothing waits:\n%s", said.String())
+	}
+	approve := strings.NewReplacer("0193…", inbox[2], "http://127.0.0.1:40213", inbox[3]).Replace(block("recourse approve"))
+	if out, code := run(nil, inbox[1]); code != cli.OK || !strings.Contains(out, strings.TrimSpace(approve)) {
+		t.Errorf("the inbox: exit %d:\n%s", code, out)
+	}
+	if out, code := run(nil, approve); code != cli.OK {
+		t.Errorf("approve: exit %d:\n%s", code, out)
+	}
+	if err := large.Wait(); err != nil || len(w.Ledger().Live()) != 8 {
+		t.Errorf("the large refund: %v, %d effects:\n%s", err, len(w.Ledger().Live()), said.String())
+	}
+
 	s := serve(t, vars, "--database", filepath.Join(dir, "recourse.db"))
+	undo := strings.NewReplacer("0193…", inbox[2], "http://127.0.0.1:8080", s.url).Replace(block("recourse undo"))
+	if out, code := run(nil, undo); code != cli.OK || !strings.Contains(out, "1. undo refund[0]") || !strings.Contains(out, "mail[0] stays") || len(w.Ledger().Live()) != 7 {
+		t.Errorf("undo: exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
+	}
 	ok(t, s.env, "definitions", "apply", filepath.Join(dir, "actions"))
-	if out, code := sh(s.env, "ticket-21"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 12 {
+	if out, code := sh(s.env, "ticket-21"); code != cli.OK || !strings.Contains(out, "committed") || len(w.Ledger().Live()) != 13 {
 		t.Errorf("with a server: exit %d, %d effects:\n%s", code, len(w.Ledger().Live()), out)
 	}
-	if out := ok(t, s.env, "sessions", "list"); strings.Count(out, "succeeded") != 2 || strings.Count(out, "compensated") != 1 {
+	if out := ok(t, s.env, "sessions", "list"); strings.Count(out, "succeeded") != 4 || strings.Count(out, "compensated") != 1 {
 		t.Errorf("%s", out)
+	}
+}
+
+// The sample of the SDK for Python runs with the example's actions.
+func TestAgentSample(t *testing.T) {
+	t.Parallel()
+	w, vars := worldFor(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "actions"), os.DirFS(agentActions)); err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../sdk/python/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sdk, err := os.ReadFile("../../sdk/python/recourse.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string) string {
+		return regexp.MustCompile("(?s)```" + kind + "\n(.*?)```").FindStringSubmatch(string(readme))[1]
+	}
+	for name, text := range map[string]string{"recourse.py": string(sdk), "first.py": block("python")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.CommandContext(t.Context(), "sh", "-e", "-c", block("sh"))
+	c.Dir, c.Env = dir, append(append(os.Environ(), vars...), pathVar(t))
+	out, err := c.CombinedOutput()
+	if report, none := os.ReadFile(filepath.Join(dir, "report.json")); err != nil || none != nil || len(w.Ledger().Live()) != 1 {
+		t.Errorf("%v, report %q, %d effects:\n%s", err, report, len(w.Ledger().Live()), out)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestApproveAndSignal(t *testing.T) {
 	}
 	step(cli.Conflict, "", "signal", id, "com.shop.paid")
 	id = start()
-	step(cli.OK, "", "reject", id, "ok", "--comment", "too much")
+	step(cli.OK, "", "reject", id, "ok", "--reason", "too much")
 	waitFor(t, s, id, saga.Compensated)
 	id = start()
 	if out := ok(t, s.env, "approve", id, "ok", "--data", `{"limit": 1}`, "-o", "json"); !strings.Contains(out, `"status":"succeeded"`) {

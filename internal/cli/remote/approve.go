@@ -21,7 +21,7 @@ type Approve struct {
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
 	Data    string `placeholder:"JSON" help:"Values for the approval's form: JSON, @FILE or - for stdin."`
-	Comment string `short:"m" help:"Comment, for the journal."`
+	Comment string `short:"m" aliases:"reason" help:"Comment, for the journal; --reason works, too."`
 	Yes     bool   `short:"y" help:"Approve without a prompt."`
 }
 
@@ -68,7 +68,7 @@ type Reject struct {
 	cli.OutputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
-	Comment string `short:"m" help:"Reason, for the journal."`
+	Comment string `short:"m" aliases:"reason" help:"Reason, for the journal; --reason works, too."`
 }
 
 // Run rejects the approval.

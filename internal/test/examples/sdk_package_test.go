@@ -94,7 +94,8 @@ func npm(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// TestSDKTypeScript packs the package, and installs it in a program that uses it with its types.
+// TestSDKTypeScript packs the package, and installs it in a program that uses it with its types,
+// and with the sample of its page.
 func TestSDKTypeScript(t *testing.T) {
 	t.Parallel()
 	node := buildTypeScript(t)
@@ -122,5 +123,20 @@ func TestSDKTypeScript(t *testing.T) {
 		if err != nil || args[0] == node && string(out) != "http://127.0.0.1:1 function Problem\n" {
 			t.Fatalf("%s: %v\n%s", args[0], err, out)
 		}
+	}
+	readme, err := os.ReadFile(sdks + "/typescript/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sample, _ := strings.Cut(string(readme), "```ts\n")
+	sample, _, _ = strings.Cut(sample, "```")
+	if err := os.WriteFile(filepath.Join(user, "first.js"), []byte(strings.ReplaceAll(sample, "'report.json', JSON", "'"+user+"/report.json', JSON")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := stage(t, databases["sqlite"](t), nil)
+	s.publishActions(refundAgent)
+	out, code := s.command("agent", "run", "--server", "http://"+s.server.addr, "--name", "refund", "--actions", "look,refund", "--restarts", "0", "--", node, filepath.Join(user, "first.js"))
+	if _, none := os.Stat(filepath.Join(user, "report.json")); code != 0 || none != nil || len(s.world.Ledger().Live()) != 1 {
+		t.Errorf("the sample: exit %d, %d effects:\n%s", code, len(s.world.Ledger().Live()), out)
 	}
 }
