@@ -516,7 +516,7 @@ func (s *server) abort(c echo.Context) error {
 		return l.replySession(c, http.StatusAccepted) // it was aborted before
 	}
 	if l.m.Committed() {
-		return fail("committed", "nothing of a committed session is undone").of(l.id)
+		return fail("committed", "a committed session is not aborted. It can be undone later, as long as the `undo_within` of each of its steps lasts: POST /v1/sagas/{id}/compensate").of(l.id)
 	}
 	done, err := l.execute(c, cmd)
 	if err != nil {

@@ -132,6 +132,9 @@ func TestSession(t *testing.T) {
 		}
 		a.do("POST", "/commit", `{"output": {"refunded": 1}}`).want(200)
 		a.do("POST", "/abort", "").problem(409, "committed")
+		if text := string(a.do("POST", "/abort", "").want(409).Body); !strings.Contains(text, "undo_within") || !strings.Contains(text, "/compensate") {
+			t.Errorf("the refusal does not name the undo later: %s", text)
+		}
 		a.do("POST", "/calls", `{"action": "charge", "input": {"order": "C", "amount": 10}}`).problem(409, "terminal")
 		x.do("GET", "/v1/sessions/"+a.id, "").want(200)
 		x.do("GET", "/v1/sagas/"+a.id, "").want(200)

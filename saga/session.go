@@ -256,7 +256,8 @@ const (
 	NewEffect  = "new"  // it is sent
 )
 
-// CommittedData is the data of `committed`: the agent's work is over, and nothing will be undone.
+// CommittedData is the data of `committed`: the agent's work is over, and only another saga can
+// undo it.
 type CommittedData struct {
 	Message string          `json:"message"` // the id of the command
 	Output  json.RawMessage `json:"output,omitempty"`

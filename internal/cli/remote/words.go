@@ -9,6 +9,7 @@ import (
 // parts.
 var spoken = strings.NewReplacer(
 	"GET /v1/sagas/{id} shows its state", "`recourse show` shows its state",
+	"POST /v1/sagas/{id}/compensate", "`recourse undo`",
 	"GET …/steps lists them", "`recourse show --steps` lists them",
 	"GET /v1/definitions lists them", "`recourse definitions list` lists them",
 	"Raise the budget of the saga (PATCH), or cancel it.", "Raise its budget, or cancel it.",
