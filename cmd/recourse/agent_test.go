@@ -512,7 +512,8 @@ func TestAgentWithoutAServer(t *testing.T) {
 }
 
 // The agent's requests to language models go to the server in the command's process, which has the
-// provider's key. The agent does not have it.
+// provider's key. The agent does not have it. The command says that a budget in money does not
+// limit requests to a model without a price.
 func TestAgentModels(t *testing.T) {
 	t.Parallel()
 	_, env := worldFor(t)
@@ -523,7 +524,7 @@ func TestAgentModels(t *testing.T) {
 	t.Cleanup(func() { models.Close() })
 	env = append(env, "OPENAI_BASE_URL="+models.URL+"/v1", "OPENAI_API_KEY=sk-provider", "RECOURSE_LLM_API_KEY=sk-provider")
 	token := filepath.Join(t.TempDir(), "token")
-	a := startAgent(t, env, `env >`+token+`.env; `+waits(token, "exit 0"), "--database", filepath.Join(t.TempDir(), "a.db"), "--actions", agentActions)
+	a := startAgent(t, env, `env >`+token+`.env; `+waits(token, "exit 0"), "--database", filepath.Join(t.TempDir(), "a.db"), "--actions", agentActions, "--budget", "1.00 USD")
 	secret := tokenIn(t, token)
 	text, err := os.ReadFile(token + ".env")
 	if err != nil {
@@ -541,7 +542,7 @@ func TestAgentModels(t *testing.T) {
 	if !strings.HasSuffix(base, "/llm/openai/v1") || !strings.Contains(string(text), "\nOPENAI_API_KEY="+secret+"\n") {
 		t.Fatalf("the agent's variables:\n%s", text)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/chat/completions", strings.NewReader(`{"model": "small", "messages": [{"role": "user", "content": "Say something"}]}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/chat/completions", strings.NewReader(`{"model": "small", "max_tokens": 50, "messages": [{"role": "user", "content": "Say something"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +557,7 @@ func TestAgentModels(t *testing.T) {
 		t.Errorf("the model's response: %s", resp.Status)
 	}
 	let(t, token)
-	a.exits(t, cli.OK, "committed")
+	a.exits(t, cli.OK, "requests to small count as free, so the budget of 1.00 USD does not limit them")
 }
 
 // The flags of `agent run` say what the session is like that it opens.

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +35,7 @@ type watcher struct {
 	secret atomic.Pointer[string] // of the present life; nil: none yet
 	ready  chan struct{}          // closed after the first look
 	tag    string                 // ETag of the session that was shown
+	said   []string               // models of which free has said something
 	stop   func()                 // shows the last state, and waits for the end
 }
 
@@ -112,5 +116,22 @@ func (w *watcher) look(ctx context.Context, within time.Duration) (changed bool)
 	}
 	w.tag = answer.Header.Get("ETag")
 	w.view.show(v, calls)
+	w.free(v)
 	return true
+}
+
+// free says once of each model that its requests count as free although the session has a budget in
+// money, which then does not limit them.
+func (w *watcher) free(v *session) {
+	if v.Cost.Budget == "" {
+		return
+	}
+	for _, model := range slices.Sorted(maps.Keys(v.Cost.Models)) {
+		if strings.Trim(v.Cost.Models[model].Spent, "0.") != "" || slices.Contains(w.said, model) {
+			continue
+		}
+		w.said = append(w.said, model)
+		w.r.note("requests to %s count as free, so the budget of %s does not limit them: if they are not, add the price of the model to the server's `llm.prices`, or limit `--tokens`",
+			model, strings.TrimSpace(v.Cost.Budget+" "+v.Cost.Currency))
+	}
 }
