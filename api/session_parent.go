@@ -113,7 +113,7 @@ func checkReserved(wanted, part *saga.BudgetData) error {
 		have = *part
 	}
 	switch {
-	case wanted.Amount != "" && (wanted.Amount != have.Amount || wanted.Currency != have.Currency),
+	case wanted.Amount != "" && (wanted.Amount != have.Amount || wanted.Currency != "" && wanted.Currency != have.Currency),
 		wanted.Currency != "" && have.Currency != "" && wanted.Currency != have.Currency,
 		wanted.Tokens != 0 && wanted.Tokens != have.Tokens:
 		return keyReused()

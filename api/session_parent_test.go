@@ -286,3 +286,35 @@ func TestSessionParentUnreadable(t *testing.T) {
 	x.work(v.ID, "0.25")
 	x.until(a.id, func(v machine.View) bool { return v.Cost.Spent == "0.25" })
 }
+
+// Amounts without a currency are in that of the parent's budget, also the most that a key allows.
+func TestSessionParentWithoutCurrency(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	open := func(parent, budget string) *answer {
+		return x.do("POST", "/v1/sessions", `{"name": "helper", "key": "k", "actions": ["mail"], "parent": "`+parent+`"`+budget+`}`)
+	}
+	open(a.id, `, "budget": {"amount": "0.40"}`).want(201)
+	open(a.id, `, "budget": {"amount": "0.40"}`).want(200)
+
+	x.auth = "Bearer " + addAgentKey(x, "desk", journal.AgentGrant{Actions: []string{"charge@1", "mail@1"}, Budget: "0.50"})
+	var parent sessionView
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"], "budget": "0.50 USD", "key": "p"}`).want(201).into(&parent)
+	open(parent.ID, "").want(201)
+}
+
+// What a session has cost is counted in a budget that its parent got later, also if nothing was
+// reserved for it.
+func TestSessionParentCountsLater(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	var v sessionView
+	x.do("POST", "/v1/sessions", `{"name": "helper", "key": "k", "actions": ["mail"], "parent": "`+a.id+`"}`).want(201).into(&v)
+	x.do("PATCH", "/v1/sagas/"+a.id, `{"budget": "1.00 USD", "reason": "a limit"}`, header{"If-Match", "*"}).want(200)
+	x.work(v.ID, "0.25")
+	x.until(v.ID, func(v machine.View) bool { return v.Status.Terminal() })
+	x.below(a.id, "after", `, "budget": "0.10 USD"`).want(201) // later than the report
+	if c := x.cost(a.id); c.Spent != "0.25" || c.Children.Spent != "0.25" {
+		t.Errorf("the parent's cost is %+v", c)
+	}
+}

@@ -134,7 +134,8 @@ func (a *account) take(r journal.Record, data any) {
 		if d.Rejected == nil && d.Session != nil {
 			a.guest(d.Session)
 		}
-		if d.Rejected == nil && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
+		// What a person says does not say what a child has cost.
+		if d.Rejected == nil && a.child[at] == "" && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
 			a.settle(at, d.Outcome != "failed")
 		}
 	}
@@ -143,7 +144,7 @@ func (a *account) take(r journal.Record, data any) {
 // settle moves an unknown amount to spent, or releases it, when it is known whether the effect
 // happened.
 func (a *account) settle(at way, happened bool) {
-	if happened || a.child[at] != "" { // a child that nobody waits for may still spend it
+	if happened {
 		a.spent = a.spent.Add(a.unknown[at])
 	}
 	a.release(at)
@@ -198,7 +199,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 	runs := make(map[way]bool)
 	settle := func(at way, happened bool) {
 		reserved -= unknown[at]
-		if happened || runs[at] {
+		if happened {
 			used += unknown[at]
 		}
 		delete(unknown, at)
@@ -261,7 +262,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 					return
 				}
 			}
-			if d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated" {
+			if !runs[at] && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
 				settle(at, d.Outcome != "failed")
 			}
 		}

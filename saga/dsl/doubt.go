@@ -104,6 +104,8 @@ func (p *parser) verify(n *Node, s *scope) *saga.Verify {
 	v := &saga.Verify{Call: call, After: DefaultAfter}
 	if c, ok := call.Body.(saga.Call); call.Body != nil && (!ok || !c.ReadOnly()) {
 		p.fail(n, "verify_writes", "verify asks without changing anything: use GET or HEAD, or a read-only tool")
+	} else if _, priced := call.Body.(saga.Priced); priced {
+		p.fail(n, "verify_writes", "a status check costs nothing, so it cannot ask a model: use GET or HEAD, or a read-only tool")
 	}
 	if f := n.Get("found"); f != nil {
 		v.Found = p.condition(f, s, OnResult)

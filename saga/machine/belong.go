@@ -76,7 +76,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	}
 	if of := m.account.Budget; of != nil {
 		switch {
-		case part.Currency != "" && part.Currency != of.Currency, o.Most != nil && o.Most.Currency != of.Currency:
+		case part.Currency != "" && part.Currency != of.Currency, o.Most != nil && o.Most.Currency != "" && o.Most.Currency != of.Currency:
 			return o, wrongPart(m.budgetCurrency())
 		case part.Amount == "":
 			left := of.Sub(m.account.Spent).Sub(m.account.Reserved)
@@ -130,13 +130,15 @@ func (m *Machine) budgetCurrency() string {
 }
 
 // uncounted returns what is reserved for a session and did not count yet, because the saga had no
-// budget: a budget like b counts it. A part in another currency never counts.
+// budget: a budget like b counts it. A part in another currency never counts; amounts without a
+// currency are in that of the budget.
 func (m *Machine) uncounted(g *guest, b *saga.BudgetData) (u saga.Usage) {
 	if g.settled || g.part == nil {
 		return u
 	}
-	if m.account.Budget == nil && b.Amount != "" && g.part.Amount != "" && g.part.Currency == b.Currency {
-		u.Cost, _ = retry.Total(g.part.Amount, g.part.Currency) // reserve has written it
+	sameCurrency := g.part.Currency == b.Currency || g.part.Currency == "" || b.Currency == ""
+	if m.account.Budget == nil && b.Amount != "" && g.part.Amount != "" && sameCurrency {
+		u.Cost, _ = retry.Total(g.part.Amount, b.Currency) // reserve has written it
 	}
 	if m.tokens.budget == 0 && b.Tokens > 0 {
 		u.Output = g.part.Tokens
@@ -222,11 +224,15 @@ func (m *Machine) applySettle(s *saga.SessionPart) error {
 	m.tokens.output += tokens.Output
 	m.childTokens.Input += tokens.Input
 	m.childTokens.Output += tokens.Output
-	spent, kept, err := moneyOf(*s.Cost)
+	cost := *s.Cost
+	if cost.Currency == "" || !g.reserve.Cost.IsZero() { // amounts without a currency are in this saga's
+		cost.Currency = m.currency()
+	}
+	spent, kept, err := moneyOf(cost)
 	if err != nil {
 		return fmt.Errorf("%w: the cost of session %s: %w", saga.ErrUnreadable, s.ID, err)
 	}
-	if s.Cost.Currency == m.currency() { // a saga without amounts in this currency has reserved nothing
+	if cost.Currency == m.currency() { // a saga without amounts in this currency has reserved nothing
 		m.account.Settle(g.reserve.Cost, spent, false)
 		m.account.Reserve(kept)
 		m.children = m.children.Add(spent)

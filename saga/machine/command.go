@@ -408,9 +408,9 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 	case "succeeded":
 		ev, s.doubt = evResolve, false
 		m.answered(n, d.Output)
-		m.settleCost(s, true)
+		m.settleByPerson(n, s, true)
 	case "compensated":
-		m.settleCost(s, s.doubt)
+		m.settleByPerson(n, s, s.doubt)
 		s.doubt = false
 		ev = evResolve
 		if !undo {
@@ -420,7 +420,7 @@ func (m *Machine) applyResolve(r journal.Record, d saga.CommandData) error {
 	case "failed":
 		definite := s.state == blocked || s.state == exhausted && !s.doubt
 		ev, s.doubt = evGiveUp, false
-		m.settleCost(s, n.child != uuid.Nil) // a child that nobody waits for may still spend it
+		m.settleByPerson(n, s, false)
 		if s.failure == nil || !definite {
 			s.failure = &saga.Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
 		}

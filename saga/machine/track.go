@@ -197,6 +197,14 @@ func (m *Machine) settleCost(s *track, happened bool) {
 	m.settleModels(s, happened)
 }
 
+// settleByPerson settles the cost of attempts in doubt of which a person has said whether they
+// happened. What a child may cost stays reserved: only the child's report says what it has cost.
+func (m *Machine) settleByPerson(n *node, s *track, happened bool) {
+	if n.child.IsNil() || s != &n.forward {
+		m.settleCost(s, happened)
+	}
+}
+
 // again prepares the track for a new round of attempts, with a new key if newKey is set.
 func (s *track) again(newKey bool) {
 	s.base = s.attempts

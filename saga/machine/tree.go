@@ -15,8 +15,8 @@ import (
 // definition's if that is lower, and nobody raises it. When the child reports its result, it
 // reports what it has cost, and its parent books that in place of the reservation. So at each
 // moment the amounts that a tree of sagas has spent and reserved are within the budget of its root:
-// whatever a child spends or reserves is within what its parent holds for it. As in one saga,
-// undoing is exempt.
+// whatever a child spends or reserves is within what its parent holds for it, also after its
+// report, because nobody raises its budget then. As in one saga, undoing is exempt.
 
 // endow returns the request to start a child with the part of the budget that is reserved for it. A
 // request that may have been sent before stays as it is. wait says that nothing is left now, but
@@ -128,9 +128,19 @@ func WithinBudget(def *saga.Definition, b *saga.BudgetData) *saga.BudgetData {
 	return &lower
 }
 
-// part returns what the parent has reserved for this saga, and how; nil: nothing.
+// part returns what the parent has reserved for this saga, and how; nil: nothing. Once the saga has
+// reported what it may still cost, the parent has released the rest.
 func (m *Machine) part() (b *saga.BudgetData, how string) {
-	if p := m.started.Parent; p != nil {
+	if p := m.started.Parent; p != nil && p.Budget != nil && m.awaitingParent {
+		reported := *p.Budget
+		if of := m.account.Budget; of != nil && reported.Amount != "" {
+			reported.Amount = of.Decimal()
+		}
+		if reported.Tokens > 0 {
+			reported.Tokens = m.tokens.budget
+		}
+		return &reported, "it has reported to its parent, saga " + p.Saga + ", that it may cost no more than its budget"
+	} else if p != nil {
 		return p.Budget, "its parent, saga " + p.Saga + ", reserves what step " + p.Path + " says in `budget`, else what is left of the parent's budget"
 	}
 	if of := m.started.BelongsTo; of != nil {
@@ -210,9 +220,16 @@ func (t *outcomeBuilder) chargeChild() {
 	case t.s == &t.n.compensation && t.a.Code != saga.NoSaga: // a child exists, and may still cost something
 		return
 	}
-	spent, err := retry.Total(c.Spent, c.Currency)
-	if err != nil || c.Currency != t.m.currency() && !(spent.IsZero() && c.Reserved == "") {
-		return // a saga without amounts in this currency has no budget in it
+	spent, _, err := moneyOf(c)
+	if err != nil {
+		return
+	}
+	if c.Currency != t.m.currency() && !(spent.IsZero() && c.Reserved == "") {
+		if !t.s.reserved.IsZero() {
+			return
+		}
+		// A saga without amounts in this currency has reserved none, and counts only tokens.
+		spent, c.Reserved = retry.Money{}, ""
 	}
 	spent = spent.Sub(t.n.childSpent)
 	c.Tokens.Input -= t.n.childTokens.Input

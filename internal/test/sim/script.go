@@ -174,7 +174,8 @@ func (d *dice) roll(k Kind) bool {
 var commands = []saga.Command{
 	{Do: saga.Cancel{}, Reason: "sim"}, {Do: saga.Cancel{}, Reason: "sim"}, {Do: saga.Pause{}}, {Do: saga.Compensate{}, Reason: "sim"},
 	{Do: saga.Cancel{Mode: "stop"}, Reason: "sim"}, {Do: saga.Pause{}}, {Do: saga.Resume{}}, {Do: saga.Patch{Labels: map[string]string{"a": "b"}}}, {Do: saga.Resume{}},
-	{Do: saga.Signal{Name: "go", Data: json.RawMessage(`"early"`)}},
+	{Do: saga.Signal{Name: "go", Data: json.RawMessage(`"early"`)}}, {Do: saga.Patch{Budget: &saga.BudgetData{Amount: "0.30", Currency: "USD"}}},
+	{Do: saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}},
 }
 
 // randomScript returns the starts and commands of a seed, and the random source that decides its
