@@ -87,6 +87,11 @@ func awaitStandby(ctx context.Context, db *sql.DB) error {
 	return conn.Raw(func(driver any) error { return pgsync.Await(ctx, driver.(*stdlib.Conn).Conn()) })
 }
 
+// sqlitePage is the page size of new files, in bytes. A commit writes each page that it changes,
+// and a saga changes a few hundred bytes of each. The size must be set before journal_mode creates
+// the file, which the driver does after all _pragma.
+const sqlitePage = "1024"
+
 // SQLite returns the database in a file. If two processes migrate it at the same time, one waits
 // for the other on a lock of the file next to it whose name ends in .migrate.lock.
 func SQLite(path string) Database {
@@ -94,7 +99,7 @@ func SQLite(path string) Database {
 		dialect: "sqlite",
 		source:  FS,
 		open: func() (*sql.DB, error) {
-			return sql.Open("sqlite", FileURI(path)+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+			return sql.Open("sqlite", FileURI(path)+"?_pragma=busy_timeout(10000)&_pragma=page_size("+sqlitePage+")&_journal_mode=WAL&_pragma=synchronous(FULL)")
 		},
 		exists: `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'schema_migrations'`,
 		lock:   func(ctx context.Context) (func() error, error) { return lockFile(ctx, path+".migrate.lock") },

@@ -166,13 +166,13 @@ func TestAllOrNothing(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := t.Context()
 			steps := fstest.MapFS{}
-			for _, name := range []string{"003_init.up.sql", "003_init.down.sql"} {
+			for _, name := range []string{"004_init.up.sql", "004_init.down.sql"} {
 				text, err := fs.ReadFile(migrations.FS, path.Join(x.name, name))
 				must(t, err)
 				steps[path.Join(x.name, name)] = &fstest.MapFile{Data: text}
 			}
-			second := path.Join(x.name, "004_more.up.sql")
-			steps[path.Join(x.name, "004_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
+			second := path.Join(x.name, "005_more.up.sql")
+			steps[path.Join(x.name, "005_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
 			at := migrations.WithSteps(x.at, steps)
 
 			// The first step has created nodes.

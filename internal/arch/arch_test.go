@@ -51,7 +51,7 @@ var may = map[string][]string{
 
 	"journal/memory":      {"journal"},
 	"journal/sqlite":      {"journal", "journal/packed", "migrations", "internal/failpoint", "internal/recount"},
-	"journal/packed":      {"journal"},
+	"journal/packed":      {"idempotency", "journal"},
 	"journal/postgres":    {"journal", "journal/packed", "migrations", "internal/failpoint", "internal/pgsession", "internal/pgsync", "internal/recount"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession", "internal/pgsync"},

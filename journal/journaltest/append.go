@@ -13,6 +13,7 @@ import (
 var appendTests = []test{
 	{"records are read as they were written", readsBack},
 	{"records after others, and like others", readsBackChained},
+	{"records of the appending node", readsBackOwn},
 	{"keeps the head", keepsHead},
 	{"records by page", pages},
 	{"the same batch again is written once", twice},
@@ -101,6 +102,41 @@ func readsBack(b *bench) {
 		b.Errorf("nil data came back as %q", got[0].Data)
 	}
 	b.must(journal.Verify(saga, nil, 1, got))
+}
+
+// readsBackOwn reads records that name the node that wrote them, which a store may write only once.
+func readsBackOwn(b *bench) {
+	saga, other := newID(), newID()
+	own := func(saga uuid.UUID, node string) []journal.Record {
+		list := chain(saga, nil, 1, 3)
+		var prev []byte
+		for i := range list {
+			if i != 1 {
+				list[i].Node = node
+			}
+			journal.Seal(saga, prev, &list[i])
+			prev = list[i].Hash
+		}
+		return list
+	}
+	first := begin(saga)
+	first.Records = own(saga, b.node)
+	b.ok(first)
+	if !b.exclusive {
+		b.node = b.register(ttl)
+	}
+	second := begin(other)
+	second.Records = own(other, b.node)
+	b.ok(second)
+	for id, want := range map[uuid.UUID][]journal.Record{saga: first.Records, other: second.Records} {
+		diff(b, "records", b.records(id), want)
+		if b.subject.Again == nil {
+			continue
+		}
+		got, err := b.again().Records(b.ctx, id, 0, 10)
+		b.must(err)
+		diff(b, "records, read by another store", got, want)
+	}
 }
 
 func keepsHead(b *bench) {

@@ -25,6 +25,8 @@ func costs(b *bench) {
 	cost := func(id uuid.UUID, definition string, r *journal.Row) journal.Cost {
 		a := begin(id)
 		a.Start.Definition, a.Row = definition, r
+		b.released = !b.released
+		a.Release = b.released
 		b.ok(a)
 		return journal.Cost{ID: id, Definition: definition, Labels: r.Labels, Summary: r.Summary, CreatedAt: epoch, EndedAt: r.EndedAt}
 	}
@@ -64,6 +66,9 @@ func walkCosts(b *bench) {
 	for i := range 24 {
 		a := begin(newID())
 		a.Start.Definition = fmt.Sprint("d", i%2)
+		if i%4 < 2 {
+			a.Row, a.Release = row("waiting"), true
+		}
 		b.ok(a)
 		want = append(want, a.Saga)
 	}

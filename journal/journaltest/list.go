@@ -45,7 +45,8 @@ func idAt(at time.Time) uuid.UUID {
 	return id
 }
 
-// made creates a saga that a list may find.
+// made creates a saga that a list may find. It releases every second one, because stores may have
+// different indexes for sagas with and without an owner.
 func (b *bench) made(id uuid.UUID, definition, status, reason string, labels map[string]string) uuid.UUID {
 	b.Helper()
 	a := begin(id)
@@ -55,6 +56,8 @@ func (b *bench) made(id uuid.UUID, definition, status, reason string, labels map
 		text += "\n" + labels[name]
 	}
 	a.Row = &journal.Row{Status: status, Reason: reason, Labels: labels, Text: journal.SearchText(text), Seq: 1, UpdatedAt: epoch}
+	b.released = !b.released
+	a.Release = b.released
 	b.ok(a)
 	return id
 }

@@ -81,6 +81,7 @@ type bench struct {
 	ctx       context.Context
 	exclusive bool
 	node      string // the registered node
+	released  bool   // whether the saga that made has created last was released
 }
 
 const ttl = time.Hour

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/klauspost/compress/s2"
 
 	"recourse/journal"
@@ -20,7 +21,10 @@ import (
 type Dictionary struct {
 	id   uint32
 	text []byte
-	s2   *s2.Dict
+	s2   func() *s2.Dict // made when it is first needed: that of a node never is
+	// known are the hashes in the text, such as that of a definition. It is nil in a dictionary
+	// that was read from a store; such a one is only needed for decoding.
+	known map[[hashLen]byte]bool
 }
 
 // maxText is how much of a dictionary's own text is used: S2 finds matches in at most 64 KiB, and
@@ -33,7 +37,7 @@ func NewDictionary(text []byte) *Dictionary {
 		text = text[:maxText]
 	}
 	sum := sha256.Sum256(text)
-	return &Dictionary{id: binary.BigEndian.Uint32(sum[:]), text: text, s2: s2.MakeDict(append(slices.Clip(text), common...), nil)}
+	return &Dictionary{id: binary.BigEndian.Uint32(sum[:]), text: text, s2: lazy(append(slices.Clip(text), common...))}
 }
 
 // ID returns the id of the dictionary in values: the first 32 bits of the SHA-256 of its text.
@@ -42,15 +46,19 @@ func (d *Dictionary) ID() uint32 { return d.id }
 // Text returns the text of the dictionary, from which NewDictionary makes the same one.
 func (d *Dictionary) Text() []byte { return d.text }
 
-// DictionaryOf returns the dictionary for records like these.
+// DictionaryOf returns the dictionary for records like these, which are of the saga uuid.Nil.
 func DictionaryOf(records []journal.Record) *Dictionary {
-	w := newWriter()
+	known := make(map[[hashLen]byte]bool)
+	w := newWriter(uuid.Nil, known)
 	defer w.release()
+	w.learn = true
 	for i := range records {
 		w.number(0)
 		w.record(&records[i], records[0].Node)
 	}
-	return NewDictionary(bytes.Clone(w.text))
+	d := NewDictionary(bytes.Clone(w.text))
+	d.known = known
+	return d
 }
 
 // Dictionaries are the dictionaries of a store, as far as they are known. The zero value has none.
@@ -66,15 +74,29 @@ func (s *Dictionaries) For(a *journal.Alike) (d *Dictionary, stored bool) {
 	if a == nil {
 		return nil, true
 	}
+	return s.named(a.Name, func() *Dictionary { return DictionaryOf(a.Records()) })
+}
+
+// ForNode returns the dictionary whose text is the name of a node, which Encode leaves out of a row
+// if it gets that dictionary. It is nil if the name is too short for that. For stored, see For.
+func (s *Dictionaries) ForNode(node string) (d *Dictionary, stored bool) {
+	if len(node) < 2*idBytes {
+		return nil, true
+	}
+	// No definition's name begins with a byte 0.
+	return s.named("\x00"+node, func() *Dictionary { return NewDictionary([]byte(node)) })
+}
+
+func (s *Dictionaries) named(name string, create func() *Dictionary) (d *Dictionary, stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, known := s.byName[a.Name]
+	d, known := s.byName[name]
 	if !known {
-		d = DictionaryOf(a.Records())
+		d = create()
 		if s.byName == nil {
 			s.byName = make(map[string]*Dictionary)
 		}
-		s.byName[a.Name] = d
+		s.byName[name] = d
 	}
 	return d, d == nil || s.byID[d.id] != nil
 }
@@ -135,7 +157,11 @@ func (s *Dictionaries) Find(id uint32, load func(id uint32) ([]byte, error)) (*D
 }
 
 // builtin is the dictionary of values that name none.
-var builtin = &Dictionary{s2: s2.MakeDict([]byte(common), nil)}
+var builtin = &Dictionary{s2: lazy([]byte(common))}
+
+func lazy(text []byte) func() *s2.Dict {
+	return sync.OnceValue(func() *s2.Dict { return s2.MakeDict(text, nil) })
+}
 
 // common is text of all kinds of records. It never changes, because values depend on it: a later
 // one needs another form. What is most common is last, where the shortest references reach it.

@@ -5,6 +5,9 @@
 //
 //   - it does not have what the records before it and the row determine: of the hashes in a chain,
 //     only the last one is stored;
+//   - it does not have what a record's other fields determine: a key that idempotency.Key derives,
+//     and the hash of an HTTP request in its data;
+//   - it has a number instead of the name of the node, which is a Dictionary of its own;
 //   - ids and hashes in data, which are hexadecimal there, are stored as bytes;
 //   - it is compressed with a Dictionary, which is text like that of the records.
 //
@@ -34,8 +37,9 @@ var ErrInvalid = fmt.Errorf("%w: its row was changed and cannot be read", journa
 //	‖ length of the bytes (uvarint) ‖ bytes ‖ text
 //
 // Text is that of all records, one after the other, compressed as an S2 block with the dictionary.
-// Bytes are the ids and hashes of the records in the order in which the text refers to them. They
-// are apart because they are never like the dictionary, and so the text around them is.
+// Bytes are the ids and hashes of the records, and the id of their node's dictionary, in the order
+// in which the text refers to them. They are apart because they are never like the dictionary, and
+// so the text around them is.
 const (
 	named   = 1 << iota // compressed with the dictionary that it names, otherwise with the built-in one
 	chained             // has the hash of the last record only; the others follow from it
@@ -61,28 +65,31 @@ type Row struct {
 }
 
 // Encode returns the row of records, of which there is at least one. prev is the hash of the record
-// before them, nil if there is none or it is not known. A nil dictionary is the built-in one.
-func Encode(saga uuid.UUID, prev []byte, records []journal.Record, d *Dictionary) Row {
+// before them, nil if there is none or it is not known. A nil dictionary is the built-in one. node
+// is the dictionary with the name of the node that wrote the records, nil for none. The row cannot
+// be read without its dictionaries.
+func Encode(saga uuid.UUID, prev []byte, records []journal.Record, d, node *Dictionary) Row {
 	if d == nil {
 		d = builtin
 	}
 	last := &records[len(records)-1]
 	row := Row{First: records[0].Seq, Last: last.Seq, At: last.At}
-	w := newWriter()
+	w := newWriter(saga, d.known)
 	defer w.release()
 	form := byte(0)
 	if journal.Verify(saga, prev, row.First, records) == nil {
 		form |= chained
 	}
-	at, node := last.At.UnixMilli(), ""
+	w.node = node
+	at, before := last.At.UnixMilli(), ""
 	for i := range records {
 		r := &records[i]
 		w.number(at - r.At.UnixMilli())
-		w.record(r, node)
+		w.record(r, before)
 		if form&chained == 0 {
 			w.string(string(r.Hash))
 		}
-		node = r.Node
+		before = r.Node
 	}
 	v := make([]byte, 0, 64+len(w.bytes)+s2.MaxEncodedLen(len(w.text)))
 	if d != builtin {
@@ -94,7 +101,7 @@ func Encode(saga uuid.UUID, prev []byte, records []journal.Record, d *Dictionary
 		v = append(v, last.Hash...)
 	}
 	v = append(binary.AppendUvarint(v, uint64(len(w.bytes))), w.bytes...)
-	v = append(v, d.s2.Encode(v[len(v):cap(v)], w.text)...)
+	v = append(v, d.s2().Encode(v[len(v):cap(v)], w.text)...)
 	row.Value = v
 	return row
 }
@@ -124,14 +131,14 @@ func Decode(saga uuid.UUID, prev []byte, row Row, find Finder) ([]journal.Record
 	if k <= 0 || n > uint64(len(v)-k) {
 		return nil, ErrInvalid
 	}
-	r := reader{bytes: v[k : k+int(n)]}
+	r := reader{saga: saga, find: find, bytes: v[k : k+int(n)]}
 	text := v[k+int(n):]
 	size, err := s2.DecodedLen(text)
 	if err == nil && size > maxDecoded {
 		err = fmt.Errorf("%d bytes", size)
 	}
 	if err == nil {
-		r.text, err = d.s2.Decode(nil, text)
+		r.text, err = d.s2().Decode(nil, text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrInvalid, err)
@@ -149,8 +156,8 @@ func Decode(saga uuid.UUID, prev []byte, row Row, find Finder) ([]journal.Record
 		default:
 			journal.Seal(saga, prev, &rec)
 		}
-		if r.failed {
-			return nil, ErrInvalid
+		if r.err != nil {
+			return nil, r.err
 		}
 		records = append(records, rec)
 		prev, node = rec.Hash, rec.Node
@@ -205,10 +212,10 @@ func (r *Row) head() (form byte, id uint32, hash, rest []byte, err error) {
 		return 0, 0, nil, nil, fmt.Errorf("%w, or a newer version of recourse has written it", ErrInvalid)
 	}
 	if form&named != 0 {
-		if len(rest) < 4 {
+		if len(rest) < idBytes {
 			return 0, 0, nil, nil, ErrInvalid
 		}
-		id, rest = binary.BigEndian.Uint32(rest), rest[4:]
+		id, rest = binary.BigEndian.Uint32(rest), rest[idBytes:]
 	}
 	if form&chained != 0 {
 		if len(rest) < hashLen {
@@ -221,5 +228,6 @@ func (r *Row) head() (form byte, id uint32, hash, rest []byte, err error) {
 
 const (
 	hashLen    = 32        // of SHA-256
+	idBytes    = 4         // of the id of a dictionary
 	maxDecoded = 512 << 20 // so that a changed length does not use up the memory
 )

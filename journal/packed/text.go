@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/idempotency"
 	"recourse/journal"
 )
 
@@ -19,22 +20,41 @@ const (
 	anID                   // a UUID as text; its bytes are the next 16
 	aHash                  // 32 bytes in hexadecimal; they are the next 32
 	escape
+	// These stand for something else only after escape.
+	ofRequest  // the hash of the request before it: see requestHash
+	commonHash // 32 bytes in hexadecimal that are in the dictionary; they are the next 32 of the text
 )
 
-// writer builds the text and the bytes of records.
-type writer struct{ text, bytes []byte }
+// derivedKey, as the key of a record, stands for the one that idempotency.Key derives.
+const derivedKey byte = 1
+
+// nodeName, as the node of a record, stands for the text of a dictionary; the dictionary's id is
+// the next 4 of the bytes.
+const nodeName byte = 3
+
+// writer builds the text and the bytes of records of a saga.
+type writer struct {
+	saga        uuid.UUID
+	text, bytes []byte
+	// known are the hashes that the dictionary has. They are written into the text, which is
+	// compressed.
+	known map[[hashLen]byte]bool
+	node  *Dictionary // with the name of the node, nil: none
+	learn bool        // the text is that of a dictionary: all its hashes are added to known
+}
 
 var buffers = sync.Pool{New: func() any { return new(writer) }}
 
 // newWriter returns an empty writer of the pool.
-func newWriter() *writer {
+func newWriter(saga uuid.UUID, known map[[hashLen]byte]bool) *writer {
 	w := buffers.Get().(*writer)
-	w.text, w.bytes = w.text[:0], w.bytes[:0]
+	*w = writer{saga: saga, text: w.text[:0], bytes: w.bytes[:0], known: known}
 	return w
 }
 
 // release returns the writer to the pool, unless it is large.
 func (w *writer) release() {
+	w.known, w.node = nil, nil
 	if cap(w.text)+cap(w.bytes) <= 64<<10 {
 		buffers.Put(w)
 	}
@@ -70,6 +90,15 @@ func (w *writer) name(s, same string) {
 	}
 }
 
+// key writes the key of a record, unless it follows from the rest of the record.
+func (w *writer) key(r *journal.Record) {
+	if r.Key != "" && r.Key == idempotency.Key(w.saga, r.Path, r.Way, r.Generation) {
+		w.text = append(w.text, derivedKey)
+		return
+	}
+	w.name(r.Key, "")
+}
+
 // record writes everything of a record except its seq, time and hash. node is that of the record
 // before it.
 func (w *writer) record(r *journal.Record, node string) {
@@ -78,8 +107,12 @@ func (w *writer) record(r *journal.Record, node string) {
 	short(w, classes, r.Class)
 	w.number(int64(r.Attempt))
 	w.number(int64(r.Generation))
-	w.name(r.Node, node)
-	w.name(r.Key, "")
+	if w.node != nil && r.Node != node && r.Node == string(w.node.text) {
+		w.text, w.bytes = append(w.text, nodeName), binary.BigEndian.AppendUint32(w.bytes, w.node.id)
+	} else {
+		w.name(r.Node, node)
+	}
+	w.key(r)
 	w.string(r.Path)
 	if r.Data == nil {
 		w.text = append(w.text, 0)
@@ -127,12 +160,29 @@ func (w *writer) data(data []byte, key string) {
 			if _, err := hex.Decode(hash[:], data[i:i+n]); err != nil {
 				break // it has a hyphen
 			}
-			w.text = append(append(w.text, data[from:i]...), aHash)
-			w.bytes, from = append(w.bytes, hash[:]...), i+n
+			w.text = append(w.text, data[from:i]...)
+			from = i + n
+			w.hash(hash, data[:i])
 		}
 		i += n
 	}
 	w.text = append(append(w.text, data[from:]...), 0)
+}
+
+// hash writes a hash that comes after data.
+func (w *writer) hash(hash [hashLen]byte, data []byte) {
+	if derived, ok := requestHash(data); ok && derived == hash {
+		w.text = append(w.text, escape, ofRequest)
+		return
+	}
+	if w.learn {
+		w.known[hash] = true
+	}
+	if w.known[hash] {
+		w.text = append(append(w.text, escape, commonHash), hash[:]...)
+		return
+	}
+	w.text, w.bytes = append(w.text, aHash), append(w.bytes, hash[:]...)
 }
 
 const idLen = 36 // of a UUID's text
@@ -152,11 +202,20 @@ func parseID(s string) (id uuid.UUID, ok bool) {
 
 // reader reads what a writer has written. After an error it has failed, and returns zeros.
 type reader struct {
+	saga        uuid.UUID
+	find        Finder
 	text, bytes []byte
-	failed      bool
+	err         error // ErrInvalid, or that of the dictionaries
 }
 
-func (r *reader) fail() { r.text, r.bytes, r.failed = nil, nil, true }
+func (r *reader) fail() { r.failWith(ErrInvalid) }
+
+func (r *reader) failWith(err error) {
+	r.text, r.bytes = nil, nil
+	if r.err == nil {
+		r.err = err
+	}
+}
 
 func (r *reader) number() int64 {
 	n, k := binary.Varint(r.text)
@@ -212,8 +271,26 @@ func long[T ~string](r *reader, all []T) T {
 	return ""
 }
 
-func (r *reader) name(same string) string {
-	switch r.byte() {
+func (r *reader) node(same string) string {
+	first := r.byte()
+	if first != nodeName {
+		return r.nameOf(first, same)
+	}
+	id := binary.BigEndian.Uint32(r.next(idBytes))
+	if r.err != nil {
+		return ""
+	}
+	d, err := r.find(id)
+	if err != nil {
+		r.failWith(err)
+		return ""
+	}
+	return string(d.text)
+}
+
+// nameOf reads the rest of a name after its first byte.
+func (r *reader) nameOf(first byte, same string) string {
+	switch first {
 	case 0:
 		return same
 	case anID:
@@ -231,9 +308,15 @@ func (r *reader) record(rec *journal.Record, node string) {
 	rec.Class = long(r, classes)
 	rec.Attempt = int(r.number())
 	rec.Generation = int(r.number())
-	rec.Node = r.name(node)
-	rec.Key = r.name("")
+	rec.Node = r.node(node)
+	key := r.byte()
+	if key != derivedKey {
+		rec.Key = r.nameOf(key, "")
+	}
 	rec.Path = r.string()
+	if key == derivedKey && r.err == nil {
+		rec.Key = idempotency.Key(r.saga, rec.Path, rec.Way, rec.Generation)
+	}
 	switch r.byte() {
 	case 0:
 	case 1:
@@ -263,7 +346,29 @@ func (r *reader) data(key string) []byte {
 		case aHash:
 			data = hex.AppendEncode(data, r.next(hashLen))
 		case escape:
-			data = append(data, r.byte())
+			data = r.escaped(data)
 		}
 	}
+}
+
+// escaped appends to data what the byte escape and the next one stand for.
+func (r *reader) escaped(data []byte) []byte {
+	c := r.byte()
+	switch c {
+	case ofRequest:
+		hash, ok := requestHash(data)
+		if !ok {
+			r.fail()
+		}
+		return hex.AppendEncode(data, hash[:])
+	case commonHash:
+		if len(r.text) < hashLen {
+			r.fail()
+			return data
+		}
+		data = hex.AppendEncode(data, r.text[:hashLen])
+		r.text = r.text[hashLen:]
+		return data
+	}
+	return append(data, c)
 }

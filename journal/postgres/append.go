@@ -21,6 +21,7 @@ var errContested = errors.New("contested")
 type part struct {
 	at         int // index in the batch
 	dictionary *packed.Dictionary
+	node       *packed.Dictionary // with the name of the node
 	journal.Append
 }
 
@@ -117,7 +118,7 @@ func regular(batch []part) bool {
 // append does not continue the journal as it is. Most batches are one statement, which costs the
 // database half as much as several.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
-	dictionaries, err := s.dictionariesFor(ctx, batch)
+	dictionaries, err := s.dictionariesFor(ctx, node, batch)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
 	// The planner never turns scalar subqueries into joins, so each is one index lookup, whatever
 	// its statistics say.
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
-		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL AND (reason = '' OR NOT id = ANY($9)) ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
+		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL AND (reason = '' OR NOT id = ANY($9)) ORDER BY id FOR SHARE)`}, query: `SELECT ` + fenced + `,
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
 				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents)
@@ -275,7 +276,7 @@ func newRecords(_ string, batch []part) (stmt, error) {
 		if len(p.Records) == 0 {
 			continue
 		}
-		row := packed.Encode(p.Saga, p.Prev, p.Records, p.dictionary)
+		row := packed.Encode(p.Saga, p.Prev, p.Records, p.dictionary, p.node)
 		saga, at = append(saga, id(p.Saga)), append(at, row.At.UnixMilli())
 		seq, last, data = append(seq, int32(row.First)), append(last, int32(row.Last)), append(data, row.Value)
 	}

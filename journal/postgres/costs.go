@@ -36,26 +36,37 @@ func (s *Store) Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost
 	return out, nil
 }
 
+const costColumns = `SELECT id, definition, labels, summary, created_at, ended_at FROM `
+
 // costs uses the primary key, or the definition's index, and therefore sorts by the columns of that
-// index.
+// index. To the sagas of a definition that no node owns it adds those that one owns.
 func costs(c *conditions, f *journal.CostFilter) string {
-	order := `id DESC`
 	if f.Definition == "" {
-		if !f.From.IsNil() {
-			c.and(`id >= ?`, id(f.From))
-		}
-		if !f.Before.IsNil() {
-			c.and(`id < ?`, id(f.Before))
-		}
-	} else {
-		order = `definition DESC, id DESC`
-		c.and(`definition BETWEEN ? AND ?`, f.Definition, f.Definition)
-		if !f.From.IsNil() {
-			c.and(`(definition, id) >= (?, ?)`, f.Definition, id(f.From))
-		}
-		if !f.Before.IsNil() {
-			c.and(`(definition, id) < (?, ?)`, f.Definition, id(f.Before))
-		}
+		c.within(f)
+		return costColumns + `sagas` + c.String() + ` ORDER BY id DESC` + c.limit(f.Limit)
 	}
-	return `SELECT id, definition, labels, summary, created_at, ended_at FROM sagas` + c.String() + ` ORDER BY ` + order + c.limit(f.Limit)
+	c.and(`owner IS NULL AND definition BETWEEN ? AND ?`, f.Definition, f.Definition)
+	if !f.From.IsNil() {
+		c.and(`(definition, id) >= (?, ?)`, f.Definition, id(f.From))
+	}
+	if !f.Before.IsNil() {
+		c.and(`(definition, id) < (?, ?)`, f.Definition, id(f.Before))
+	}
+	limit := c.limit(f.Limit)
+	owned := &conditions{args: c.args}
+	owned.and(`definition = ?`, f.Definition)
+	owned.within(f)
+	c.args = owned.args
+	return `SELECT * FROM ((` + costColumns + `sagas` + c.String() + ` ORDER BY definition DESC, id DESC` + limit + `) UNION ALL (` +
+		costColumns + ownedSagas + owned.String() + ` ORDER BY id DESC` + limit + `)) s ORDER BY id DESC` + limit
+}
+
+// within adds the filter's range of ids.
+func (c *conditions) within(f *journal.CostFilter) {
+	if !f.From.IsNil() {
+		c.and(`id >= ?`, id(f.From))
+	}
+	if !f.Before.IsNil() {
+		c.and(`id < ?`, id(f.Before))
+	}
 }

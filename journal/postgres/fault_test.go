@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ func TestTakeoverDoesNotWaitForLocks(t *testing.T) {
 	conn := connect(t, dsn)
 	tx, err := conn.Begin(ctx)
 	must(t, err)
-	_, err = tx.Exec(ctx, `SELECT 1 FROM nodes WHERE id = 'frozen' FOR KEY SHARE`)
+	_, err = tx.Exec(ctx, `SELECT has_lease('frozen')`)
 	must(t, err)
 	renewing, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -43,6 +45,80 @@ func TestTakeoverDoesNotWaitForLocks(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the frozen node is never taken over")
 		}
+	}
+}
+
+// An append or a claim that waits for the takeover of its node is fenced, although its snapshot is
+// older than the takeover.
+func TestTakeoverFencesWaitingWrites(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	conn, watch := connect(t, dsn), connect(t, dsn)
+	for name, write := range map[string]func() error{
+		"append": func() error { _, err := s.Append(ctx, "append", []journal.Append{begin()}); return err },
+		"claim":  func() error { _, err := s.Claim(ctx, "claim", 1); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.Register(ctx, name, time.Hour)
+			must(t, err)
+			tx, err := conn.Begin(ctx)
+			must(t, err)
+			_, err = tx.Exec(ctx, `SELECT pg_advisory_xact_lock(node_lock($1))`, name)
+			must(t, err)
+			_, err = tx.Exec(ctx, `DELETE FROM nodes WHERE id = $1`, name)
+			must(t, err)
+			written := make(chan error, 1)
+			go func() { written <- write() }()
+			until(t, "the "+name+" waits for the takeover", func() (waits bool) {
+				must(t, watch.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits))
+				return waits
+			})
+			must(t, tx.Commit(ctx))
+			if err := <-written; !errors.Is(err, journal.ErrFenced) {
+				t.Errorf("err = %v, want ErrFenced", err)
+			}
+		})
+	}
+	if list, err := s.Sagas(ctx, journal.Filter{}); err != nil || len(list.Heads) > 0 {
+		t.Errorf("%d sagas of fenced nodes, %v", len(list.Heads), err)
+	}
+}
+
+// The end of a node by its own release or by name waits for its appends in flight.
+func TestEndsWaitForAppends(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	conn, watch := connect(t, dsn), connect(t, dsn)
+	for name, end := range map[string]func() error{
+		"released": func() error { return s.Release(ctx, "released") },
+		"named":    func() error { _, err := s.Register(ctx, "next", time.Hour, "other", "named"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.Register(ctx, name, time.Hour)
+			must(t, err)
+			tx, err := conn.Begin(ctx)
+			must(t, err)
+			_, err = tx.Exec(ctx, `SELECT has_lease($1)`, name)
+			must(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- end() }()
+			until(t, "the end waits for the append", func() (waits bool) {
+				must(t, watch.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits))
+				return waits
+			})
+			if !slices.Contains(nodeIDs(t, s), name) {
+				t.Error("the node has ended while it was appending")
+			}
+			must(t, tx.Commit(ctx))
+			must(t, <-ended)
+			if slices.Contains(nodeIDs(t, s), name) {
+				t.Error("the node has not ended")
+			}
+		})
 	}
 }
 

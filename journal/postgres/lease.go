@@ -13,14 +13,26 @@ import (
 	"recourse/journal"
 )
 
-// leases counts the node's rows: 1 or 0. The lock allows others to renew the lease, but not to
-// delete the row before this transaction ends. So a takeover waits for this transaction, and an
-// append that begins after the takeover finds no row.
-const leases = `SELECT count(*) FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`
+// fenced is an expression that fails, because sqrt does, if the node $1 is not registered. The lock
+// that has_lease takes allows others to renew the lease, but not to delete the row before this
+// transaction ends. So a takeover waits for this transaction, and an append that begins after the
+// takeover, or that waits for it, finds no row.
+const fenced = `sqrt((has_lease($1)::int - 1)::float8)`
 
 // fence fails with ErrFenced if the node is not registered.
 func fence(node string) stmt {
-	return stmt{query: `SELECT sqrt((` + leases + `) - 1::float8)`, args: []any{node}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced}}
+	return stmt{query: `SELECT ` + fenced, args: []any{node}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced}}
+}
+
+// lockNodes waits for the transactions in flight of nodes, which it keeps from beginning others.
+// The nodes may be deleted by the next statement of the transaction: this one's snapshot is too
+// old.
+const lockNodes = `SELECT pg_advisory_xact_lock(lock) FROM (SELECT DISTINCT node_lock(n) AS lock FROM unnest($1::text[]) n ORDER BY lock) l`
+
+// ownedBy is the condition for the sagas of a node, which is a SQL expression. The index of owners
+// has only the end of an owner's name.
+func ownedBy(node string) string {
+	return `right(owner, 7) = right(` + node + `, 7) AND owner = ` + node
 }
 
 // Register implements journal.Log.
@@ -31,6 +43,9 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 		// The dead nodes come first, because their transactions may have to be waited for. The
 		// lease must begin after that.
 		if len(dead) > 0 {
+			if _, err = t.Exec(ctx, lockNodes, dead); err != nil {
+				return err
+			}
 			if freed, err = end(ctx, t, `id = ANY($1)`, dead); err != nil {
 				return err
 			}
@@ -90,7 +105,8 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 func (s *Store) takeOver(ctx context.Context) error {
 	freed := false
 	err := s.tx(ctx, func(t session) (err error) {
-		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE expires_at < {now} ORDER BY id FOR UPDATE SKIP LOCKED)`))
+		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE CASE WHEN expires_at < {now} THEN pg_try_advisory_xact_lock(node_lock(id)) ELSE false END
+			ORDER BY id FOR UPDATE SKIP LOCKED)`))
 		return err
 	})
 	if freed && err == nil {
@@ -99,9 +115,10 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return err
 }
 
-// end deletes the nodes that a condition selects, frees their sagas, and reports whether there were
-// any. A separate statement after the delete finds the sagas: an append for which the delete had to
-// wait may have created some that an earlier snapshot does not show.
+// end deletes the nodes that a condition selects, whose locks this transaction has, frees their
+// sagas, and reports whether there were any. A separate statement after the delete finds the sagas:
+// an append for which the delete had to wait may have created some that an earlier snapshot does
+// not show.
 func end(ctx context.Context, t session, where string, args ...any) (freed bool, err error) {
 	rows, err := t.Query(ctx, `DELETE FROM nodes WHERE `+where+` RETURNING id`, args...)
 	if err != nil {
@@ -118,8 +135,9 @@ func end(ctx context.Context, t session, where string, args ...any) (freed bool,
 // Release implements journal.Log.
 func (s *Store) Release(ctx context.Context, node string) error {
 	err := s.transact(ctx, []stmt{
+		{query: lockNodes, args: []any{[]string{node}}},
 		{query: `DELETE FROM nodes WHERE id = $1`, args: []any{node}},
-		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now}, claims = GREATEST(claims - 1, 0) WHERE owner = $1`), args: []any{node}},
+		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now}, claims = GREATEST(claims - 1, 0) WHERE ` + ownedBy("$1")), args: []any{node}},
 	})
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
@@ -131,7 +149,7 @@ func (s *Store) Release(ctx context.Context, node string) error {
 
 // Nodes implements journal.Index.
 func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
-	rows, err := s.pool.Query(ctx, `SELECT id, expires_at, (SELECT count(*) FROM sagas WHERE owner = nodes.id) FROM nodes ORDER BY id COLLATE "C"`)
+	rows, err := s.pool.Query(ctx, `SELECT id, expires_at, (SELECT count(*) FROM sagas WHERE `+ownedBy("nodes.id")+`) FROM nodes ORDER BY id COLLATE "C"`)
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}

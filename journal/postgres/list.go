@@ -29,6 +29,9 @@ type indexScan struct {
 type indexScans struct {
 	each []indexScan
 	rest journal.Filter // the remaining conditions
+	// owned is whether the indexes leave out the sagas that nodes own. A list reads all of these,
+	// and they do not count as scanned: they are in the memory of nodes, and therefore few.
+	owned bool
 }
 
 // scansFor returns the indexes for a part of a filter.
@@ -38,8 +41,9 @@ func scansFor(p *journal.Part) indexScans {
 	case p.Label != "":
 		w.each = []indexScan{{"saga_labels", []string{"name", "value", "saga_id"}, []string{clean(p.Label), clean(p.Value)}}}
 	case p.Definition != "":
-		w.each = []indexScan{{"sagas", []string{"definition", "id"}, []string{p.Definition}}}
+		w.each, w.owned = []indexScan{{"sagas", []string{"definition", "id"}, []string{p.Definition}}}, true
 	case len(p.Status) > 0:
+		w.owned = true
 		for _, st := range p.Status {
 			w.each = append(w.each, indexScan{"sagas", []string{"status", "id"}, []string{st}})
 		}
@@ -152,10 +156,36 @@ func (w *indexScans) list(c *conditions, f *journal.Filter) (string, error) {
 			parts[i] = headColumns + ` FROM (SELECT * FROM sagas` + between + y.order() + fence + `) s` + c.String() + y.order() + limit
 		}
 	}
+	if w.owned {
+		query, err := ownedIn(c, f)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, query+limit)
+	}
 	if len(parts) == 1 {
 		return parts[0], nil
 	}
 	return `SELECT * FROM ((` + strings.Join(parts, `) UNION ALL (`) + `)) s ORDER BY id DESC` + limit, nil
+}
+
+// ownedSagas are the sagas that have an owner. Owners are nodes, because a node's row is deleted in
+// the transaction that frees its sagas. The planner looks up each of them in the index of owners;
+// how many sagas have any owner it could only know from statistics.
+var ownedSagas = `(SELECT s.* FROM nodes n CROSS JOIN LATERAL (SELECT * FROM sagas WHERE ` + ownedBy("n.id") + ` OFFSET 0) s) s`
+
+// ownedIn returns the query for those of the owned sagas that match the filter.
+func ownedIn(c *conditions, f *journal.Filter) (string, error) {
+	matching := &conditions{args: c.args}
+	if !f.From.IsNil() {
+		matching.and(`id >= ?`, id(f.From))
+	}
+	if !f.Before.IsNil() {
+		matching.and(`id < ?`, id(f.Before))
+	}
+	err := matching.left(f)
+	c.args = matching.args
+	return headColumns + ` FROM ` + ownedSagas + matching.String() + ` ORDER BY id DESC`, err
 }
 
 func (y *indexScan) id() string { return y.columns[len(y.columns)-1] }
@@ -182,6 +212,9 @@ func (y *indexScan) between(c *conditions, f *journal.Filter) string {
 	case len(values) > 0:
 		n := len(values)
 		where.where = append(where.where, `(`+strings.Join(y.columns[:n], `, `)+`) <= (`+strings.Join(values, `, `)+`)`)
+	}
+	if y.table == "sagas" && len(y.values) > 0 {
+		where.where = append(where.where, `owner IS NULL`)
 	}
 	return where.String()
 }

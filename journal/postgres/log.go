@@ -214,9 +214,11 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	return nil
 }
 
+var owned = `SELECT id FROM (SELECT id FROM sagas WHERE ` + ownedBy("$1") + ` OFFSET 0) s WHERE id > $2 ORDER BY id LIMIT $3`
+
 // Owned implements journal.Log.
 func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	rows, err := s.pool.Query(ctx, `SELECT id FROM sagas WHERE owner = $1 AND id > $2 ORDER BY id LIMIT $3`, node, id(after), max(limit, 0))
+	rows, err := s.pool.Query(ctx, owned, node, id(after), max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("owned: %w", err)
 	}

@@ -12,25 +12,34 @@ import (
 	"recourse/journal/packed"
 )
 
-// dictionariesFor sets the dictionary of each part, writes those that the database does not have,
+// dictionariesFor sets the dictionaries of each part, writes those that the database does not have,
 // and returns the ids of all of them: ownershipGuard checks that the database still has them.
-func (s *Store) dictionariesFor(ctx context.Context, batch []part) ([]int64, error) {
+func (s *Store) dictionariesFor(ctx context.Context, node string, batch []part) ([]int64, error) {
 	ids := []int64{} // not NULL
+	kept := func(get func() (*packed.Dictionary, bool)) (*packed.Dictionary, error) {
+		d, stored := get()
+		if !stored {
+			if err := s.putDictionary(ctx, d); err != nil {
+				return nil, err
+			}
+			d, _ = get()
+		}
+		if d != nil && !slices.Contains(ids, int64(d.ID())) {
+			ids = append(ids, int64(d.ID()))
+		}
+		return d, nil
+	}
 	for i := range batch {
 		p := &batch[i]
 		if len(p.Records) == 0 {
 			continue
 		}
-		d, stored := s.dictionaries.For(p.Alike)
-		if !stored {
-			if err := s.putDictionary(ctx, d); err != nil {
-				return nil, err
-			}
-			d, _ = s.dictionaries.For(p.Alike)
+		var err error
+		if p.dictionary, err = kept(func() (*packed.Dictionary, bool) { return s.dictionaries.For(p.Alike) }); err != nil {
+			return nil, err
 		}
-		p.dictionary = d
-		if d != nil && !slices.Contains(ids, int64(d.ID())) {
-			ids = append(ids, int64(d.ID()))
+		if p.node, err = kept(func() (*packed.Dictionary, bool) { return s.dictionaries.ForNode(node) }); err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil

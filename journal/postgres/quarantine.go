@@ -89,9 +89,12 @@ func quarantine(sagas []journal.Halted) stmt {
 		ON CONFLICT (saga_id, id) DO UPDATE SET data = excluded.data`, args: []any{saga, entry, since, data, journal.KindStuck}}
 }
 
+// ownedByAny is the condition for the sagas s of some nodes. See ownedBy.
+const ownedByAny = `right(s.owner, 7) = ANY(ARRAY(SELECT right(n, 7) FROM unnest($1::text[]) n)) AND s.owner = ANY($1)`
+
 // free removes dead nodes as the owners of their sagas.
 func free(ctx context.Context, t session, dead []string) error {
-	sagas, err := halted(ctx, t, `s.owner = ANY($1)`, dead)
+	sagas, err := halted(ctx, t, ownedByAny, dead)
 	if err != nil {
 		return err
 	}
@@ -104,6 +107,6 @@ func free(ctx context.Context, t session, dead []string) error {
 	_, err = t.Exec(ctx, sql(`UPDATE sagas s SET owner = NULL, wake_at = {now} + `+cases(journal.TakeoverDelay)+`,
 		status = CASE WHEN `+halting+` THEN $2 ELSE status END,
 		updated_at = CASE WHEN `+halting+` AND status <> $2 THEN {now} ELSE updated_at END
-		WHERE owner = ANY($1)`), dead, journal.StatusStuck)
+		WHERE `+ownedByAny), dead, journal.StatusStuck)
 	return err
 }

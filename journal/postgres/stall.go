@@ -27,7 +27,7 @@ var (
 			SELECT saga_id, path, created_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND created_at <= {now} - $1::bigint ORDER BY created_at, id LIMIT $2
 		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`)
 	quarantinedSince = sql(`SELECT s.id, s.definition, s.version, s.labels, '', i.since, i.id::text
-		FROM (SELECT * FROM sagas WHERE ` + quarantined + ` LIMIT $2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= {now} - $1::bigint ORDER BY i.since`)
+		FROM ((SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT $2) UNION ALL SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + ` LIMIT $2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= {now} - $1::bigint ORDER BY i.since`)
 )
 
 // FindStalls implements journal.Stalls.

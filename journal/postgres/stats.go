@@ -38,7 +38,7 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	b := &pgx.Batch{}
 	var now int64
 	b.Queue(`SELECT ` + nowMS).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
-	b.Queue(`SELECT status, count(*) FROM sagas GROUP BY status`).Query(counts(out.ByStatus, &n))
+	b.Queue(byStatus).Query(counts(out.ByStatus, &n))
 	b.Queue(live).Query(func(rows pgx.Rows) error {
 		var status, definition string
 		var n, at *int64
@@ -61,22 +61,28 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 		})
 		return err
 	})
-	b.Queue(`SELECT count(*) FROM sagas WHERE ` + quarantined).QueryRow(func(r pgx.Row) error { return r.Scan(&out.Quarantined) })
+	b.Queue(quarantinedCount).QueryRow(func(r pgx.Row) error { return r.Scan(&out.Quarantined) })
 	err = s.pool.SendBatch(ctx, b).Close()
 	out.CountedAt = toTime(now)
 	return out, n, err
 }
 
-// live reads a single index.
-const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
+// These count the sagas without an owner by an index, and add those that have one.
+var (
+	byStatus = `SELECT status, count(*) FROM sagas WHERE owner IS NULL GROUP BY status
+		UNION ALL SELECT status, count(*) FROM ` + ownedSagas + ` GROUP BY status`
+	live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL AND owner IS NULL GROUP BY status, definition
+		UNION ALL SELECT status, definition, count(*), min(updated_at) FROM ` + ownedSagas + ` WHERE ended_at IS NULL GROUP BY status, definition`
+	quarantinedCount = `SELECT (SELECT count(*) FROM sagas WHERE owner IS NULL AND ` + quarantined + `) + (SELECT count(*) FROM ` + ownedSagas + ` WHERE ` + quarantined + `)`
+)
 
-// counts stores counts by name and adds their total to sum.
+// counts stores counts by name, which may be in several rows, and adds their total to sum.
 func counts(into map[string]int64, sum *int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var k string
 		var n int64
 		_, err := pgx.ForEachRow(rows, []any{&k, &n}, func() error {
-			into[k] = n
+			into[k] += n
 			*sum += n
 			return nil
 		})

@@ -96,7 +96,7 @@ func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *w
 	case !st.owned:
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
-	if err := t.pack(a, fresh, w); err != nil {
+	if err := t.pack(node, a, fresh, w); err != nil {
 		return journal.Result{}, err
 	}
 	if err := t.bring(now, a, w); err != nil {
@@ -191,7 +191,7 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		}
 		return res, err
 	}
-	if err := t.pack(a, a.Records, w); err != nil {
+	if err := t.pack(node, a, a.Records, w); err != nil {
 		return journal.Result{}, err
 	}
 	if err := t.bring(now, a, w); err != nil {

@@ -11,11 +11,13 @@ import (
 )
 
 const (
-	costs    = `SELECT id, definition, labels, summary, created_at, ended_at FROM sagas WHERE `
-	costsBy  = `id >= ? AND id < ? ORDER BY id DESC LIMIT +?`
-	allCosts = costs + costsBy
-	ownCosts = costs + `definition = ? AND ` + costsBy
-	lastID   = "ffffffff-ffff-ffff-ffff-ffffffffffff" // no saga has this id
+	costs    = `SELECT id, definition, labels, summary, created_at, ended_at FROM `
+	allCosts = costs + `sagas WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT +?3`
+	ownCosts = `SELECT * FROM (
+			SELECT * FROM (` + costs + `sagas WHERE owner IS NULL AND definition = ?4 AND id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT +?3)
+			UNION ALL SELECT * FROM (` + costs + ownedSagas + ` WHERE owner IS NOT NULL AND definition = ?4 AND +id >= ?1 AND +id < ?2 ORDER BY id DESC LIMIT +?3)
+		) ORDER BY id DESC LIMIT +?3`
+	lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff" // no saga has this id
 )
 
 // Costs implements journal.Index.
@@ -25,7 +27,7 @@ func (s *Store) Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost
 	}
 	query, args := allCosts, []any{f.From.Bytes(), f.Before.Bytes(), all(f.Limit)}
 	if f.Definition != "" {
-		query, args = ownCosts, append([]any{f.Definition}, args...)
+		query, args = ownCosts, append(args, f.Definition)
 	}
 	rows, err := s.read(ctx, query, args...)
 	if err != nil {

@@ -28,6 +28,9 @@ type way struct {
 type ways struct {
 	each []way
 	left conditions
+	// owned is whether the indexes leave out the sagas that nodes own. A list reads all of these,
+	// and they do not count as scanned: they are in the memory of nodes, and therefore few.
+	owned bool
 }
 
 // Sagas implements journal.Index.
@@ -47,7 +50,10 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	if !until.IsNil() {
 		f.From = until
 	}
-	query, args := best.list(&f)
+	query, args, err := best.list(&f)
+	if err != nil {
+		return out, err
+	}
 	rows, err := s.r.QueryContext(ctx, query, args...)
 	if err != nil {
 		return out, err
@@ -103,20 +109,33 @@ func (w *ways) reach(f *journal.Filter) (string, []any) {
 }
 
 // list returns the query for the list.
-func (w *ways) list(f *journal.Filter) (string, []any) {
+func (w *ways) list(f *journal.Filter) (query string, args []any, err error) {
 	var parts []string
-	var args []any
 	for _, y := range w.each {
 		c := y.between(f)
 		c.where, c.args = append(c.where, w.left.where...), append(c.args, w.left.args...)
 		parts = append(parts, `SELECT `+headColumns+` FROM `+y.from+y.join+c.String()+` ORDER BY `+y.id+` DESC LIMIT ?`)
 		args = append(append(args, c.args...), all(f.Limit))
 	}
-	if len(parts) == 1 {
-		return parts[0], args
+	if w.owned {
+		c, err := conditionsOf(f)
+		if err != nil {
+			return "", nil, err
+		}
+		bounds := (&way{id: `+id`}).between(f)
+		c.where, c.args = append(c.where, bounds.where...), append(c.args, bounds.args...)
+		c.and(`owner IS NOT NULL`)
+		parts = append(parts, `SELECT `+headColumns+` FROM `+ownedSagas+c.String()+` ORDER BY id DESC LIMIT ?`)
+		args = append(append(args, c.args...), all(f.Limit))
 	}
-	return `SELECT * FROM (SELECT * FROM (` + strings.Join(parts, `) UNION ALL SELECT * FROM (`) + `)) ORDER BY 1 DESC LIMIT ?`, append(args, all(f.Limit))
+	if len(parts) == 1 {
+		return parts[0], args, nil
+	}
+	return `SELECT * FROM (SELECT * FROM (` + strings.Join(parts, `) UNION ALL SELECT * FROM (`) + `)) ORDER BY 1 DESC LIMIT ?`, append(args, all(f.Limit)), nil
 }
+
+// ownedSagas are the sagas that have an owner, in queries with the condition that they do.
+const ownedSagas = `sagas INDEXED BY sagas_owner`
 
 // between returns the conditions that limit a way to the filter's range of ids.
 func (y *way) between(f *journal.Filter) *conditions {
@@ -139,10 +158,11 @@ func waysTo(p *journal.Part) (w ways, err error) {
 	case p.Label != "":
 		w.each = []way{{from: `saga_labels g`, join: ` CROSS JOIN sagas ON sagas.id = g.saga_id`, id: `g.saga_id`, where: `g.name = ? AND g.value = ?`, args: []any{p.Label, p.Value}}}
 	case p.Definition != "":
-		w.each = []way{{from: `sagas`, id: `id`, where: `definition = ?`, args: []any{p.Definition}}}
+		w.each, w.owned = []way{{from: `sagas`, id: `id`, where: `owner IS NULL AND definition = ?`, args: []any{p.Definition}}}, true
 	case len(p.Status) > 0:
+		w.owned = true
 		for _, st := range p.Status {
-			w.each = append(w.each, way{from: `sagas`, id: `id`, where: `status = ?`, args: []any{st}})
+			w.each = append(w.each, way{from: `sagas`, id: `id`, where: `owner IS NULL AND status = ?`, args: []any{st}})
 		}
 	default:
 		w.each = []way{{from: `sagas`, id: `id`}}

@@ -11,31 +11,46 @@ import (
 )
 
 // pack adds the row of those records of an append that are not written yet, and writes its
-// dictionary if the file does not have it.
-func (t *tx) pack(a *journal.Append, fresh []journal.Record, w *wanted) error {
+// dictionaries if the file does not have them.
+func (t *tx) pack(node string, a *journal.Append, fresh []journal.Record, w *wanted) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	d, stored := t.dictionaries.For(a.Alike)
-	if text, wrote := w.dictionaries[d]; !stored && !wrote {
+	like, stored := t.dictionaries.For(a.Alike)
+	like, err := t.kept(like, stored, w)
+	if err != nil {
+		return err
+	}
+	name, stored := t.dictionaries.ForNode(node)
+	if name, err = t.kept(name, stored, w); err != nil {
+		return err
+	}
+	row := packed.Encode(a.Saga, a.PrevOf(fresh), fresh, like, name)
+	w.args = append(w.args, a.Saga.Bytes(), row.First, row.Last, row.At.UnixMilli(), row.Value)
+	return nil
+}
+
+// kept writes a dictionary unless it is stored, and returns it. It returns nil if the file has
+// another text under its id.
+func (t *tx) kept(d *packed.Dictionary, stored bool, w *wanted) (*packed.Dictionary, error) {
+	text, wrote := w.dictionaries[d]
+	if !stored && !wrote {
 		_, err := t.exec(`INSERT INTO dictionaries (id, data) VALUES (?, ?) ON CONFLICT DO NOTHING`, int64(d.ID()), d.Text())
 		if err == nil {
 			err = t.row(dictionaryQuery, []any{int64(d.ID())}, &text)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if w.dictionaries == nil {
 			w.dictionaries = make(map[*packed.Dictionary][]byte)
 		}
-		w.dictionaries[d] = text
+		w.dictionaries[d], wrote = text, true
 	}
-	if text, wrote := w.dictionaries[d]; wrote && !bytes.Equal(text, d.Text()) {
-		d = nil
+	if wrote && !bytes.Equal(text, d.Text()) {
+		return nil, nil
 	}
-	row := packed.Encode(a.Saga, a.PrevOf(fresh), fresh, d)
-	w.args = append(w.args, a.Saga.Bytes(), row.First, row.Last, row.At.UnixMilli(), row.Value)
-	return nil
+	return d, nil
 }
 
 const dictionaryQuery = `SELECT data FROM dictionaries WHERE id = ?`

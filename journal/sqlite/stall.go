@@ -23,7 +23,8 @@ var (
 			SELECT saga_id, path, created_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND created_at <= ?1 ORDER BY created_at, id LIMIT +?2
 		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`
 	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
-		FROM (SELECT * FROM sagas WHERE ` + quarantined + ` LIMIT +?2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
+		FROM (SELECT * FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT +?2)
+			UNION ALL SELECT * FROM (SELECT * FROM ` + ownedSagas + ` WHERE owner IS NOT NULL AND ` + quarantined + ` LIMIT +?2) LIMIT +?2) s CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
 )
 
 // FindStalls implements journal.Stalls.

@@ -34,7 +34,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 // count counts everything and returns how many rows it has read.
 func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err error) {
 	out.CountedAt = toTime(s.clock())
-	if out.ByStatus, err = s.counts(ctx, &n, `SELECT status, count(*) FROM sagas GROUP BY status`); err != nil {
+	if out.ByStatus, err = s.counts(ctx, &n, byStatus); err != nil {
 		return out, n, err
 	}
 	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
@@ -43,11 +43,19 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	if out.Inbox, out.OldestInboxByKind, err = s.waiting(ctx, &n); err != nil {
 		return out, n, err
 	}
-	return out, n, s.row(ctx, `SELECT count(*) FROM sagas WHERE `+quarantined)(&out.Quarantined)
+	return out, n, s.row(ctx, quarantinedCount)(&out.Quarantined)
 }
 
-// live reads a single index.
-const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
+// These count the sagas without an owner by an index, and add those that have one.
+const (
+	byStatus = `SELECT status, count(*) FROM sagas WHERE owner IS NULL GROUP BY status
+		UNION ALL SELECT status, count(*) FROM ` + ownedSagas + ` WHERE owner IS NOT NULL GROUP BY status`
+	live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL AND owner IS NULL GROUP BY status, definition
+		UNION ALL SELECT status, definition, count(*), min(updated_at) FROM ` + ownedSagas + ` WHERE ended_at IS NULL AND owner IS NOT NULL GROUP BY status, definition`
+)
+
+var quarantinedCount = `SELECT (SELECT count(*) FROM sagas WHERE owner IS NULL AND ` + quarantined + `)
+	+ (SELECT count(*) FROM ` + ownedSagas + ` WHERE owner IS NOT NULL AND ` + quarantined + `)`
 
 // live counts the live sagas by definition, and finds the oldest by status.
 func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest map[string]time.Time, err error) {
@@ -88,7 +96,7 @@ func (s *Store) waiting(ctx context.Context, sum *int64) (byKind map[string]int6
 	return byKind, oldest, err
 }
 
-// counts returns counts by name and adds their total to sum.
+// counts returns counts by name, which may be in several rows, and adds their total to sum.
 func (s *Store) counts(ctx context.Context, sum *int64, query string, args ...any) (map[string]int64, error) {
 	rows, err := s.read(ctx, query, args...)
 	if err != nil {
@@ -99,7 +107,7 @@ func (s *Store) counts(ctx context.Context, sum *int64, query string, args ...an
 		var k string
 		var n int64
 		err := scan(&k, &n)
-		out[k] = n
+		out[k] += n
 		*sum += n
 		return err
 	})

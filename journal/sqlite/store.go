@@ -56,8 +56,10 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
+// The log is copied to the file after about 4 MB, which is SQLite's default with pages of 4 KB. A
+// smaller one would copy pages that change often more often.
 const (
-	pragmas  = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	pragmas  = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
 	readOnly = "?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"
 )
 

@@ -14,5 +14,7 @@ DROP TABLE dictionaries;
 DROP TABLE sagas;
 DROP FUNCTION relabel;
 DROP TABLE saga_labels;
+DROP FUNCTION has_lease;
+DROP FUNCTION node_lock;
 DROP TABLE nodes;
 DROP TABLE installation;
