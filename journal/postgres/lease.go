@@ -82,7 +82,8 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 		args:  []any{node, ttl.Milliseconds()},
 		scan:  func(r pgx.Row) error { return r.Scan(&now) },
 	}, {
-		query: sql(`SELECT EXISTS (SELECT 1 FROM nodes WHERE expires_at < {now})`),
+		query: sql(`SELECT EXISTS (SELECT 1 FROM nodes WHERE expires_at < {now} AND id <> $1)`),
+		args:  []any{node},
 		scan:  func(r pgx.Row) error { return r.Scan(&expired) },
 	}})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -93,20 +94,20 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	}
 	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node), Rival: s.lineage.rivalServer()}
 	if expired {
-		if err := s.takeOver(ctx); err != nil {
+		if err := s.takeOver(ctx, node); err != nil {
 			return lease, fmt.Errorf("take over dead nodes: %w", err)
 		}
 	}
 	return lease, nil
 }
 
-// takeOver deletes the nodes whose lease has ended. A node that has an append in flight is left for
-// the next time, because waiting for it could outlast this node's own lease.
-func (s *Store) takeOver(ctx context.Context) error {
+// takeOver deletes the other nodes whose lease has ended. A node that has an append in flight is
+// left for the next time, because waiting for it could outlast this node's own lease.
+func (s *Store) takeOver(ctx context.Context, node string) error {
 	freed := false
 	err := s.tx(ctx, func(t session) (err error) {
-		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE CASE WHEN expires_at < {now} THEN pg_try_advisory_xact_lock(node_lock(id)) ELSE false END
-			ORDER BY id FOR UPDATE SKIP LOCKED)`))
+		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE CASE WHEN expires_at < {now} AND id <> $1 THEN pg_try_advisory_xact_lock(node_lock(id)) ELSE false END
+			ORDER BY id FOR UPDATE SKIP LOCKED)`), node)
 		return err
 	})
 	if freed && err == nil {
