@@ -134,3 +134,13 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// The record before the rest of an append is the last one that is not in the rest.
+func TestPrevOf(t *testing.T) {
+	a := Append{Prev: []byte("prev"), Records: []Record{{Seq: 5, Hash: []byte("5")}, {Seq: 6, Hash: []byte("6")}, {Seq: 7, Hash: []byte("7")}}}
+	for i, want := range []string{"prev", "5", "6", "7"} {
+		if got := string(a.PrevOf(a.Records[i:])); got != want {
+			t.Errorf("before the last %d records: %s, want %s", len(a.Records)-i, got, want)
+		}
+	}
+}
