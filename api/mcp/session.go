@@ -127,7 +127,7 @@ func commit(ctx context.Context, _ *sdk.CallToolRequest, s *session, m members) 
 	if _, err := s.send(ctx, http.MethodPost, "commit", body, &v); err != nil {
 		return nil, err
 	}
-	return v.result("The session is committed: its work is done, and nothing of it will be undone.")
+	return v.result("The session is committed: its work is done, and no tool undoes any of it.")
 }
 
 // abort is the tool session_abort.

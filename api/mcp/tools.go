@@ -108,7 +108,7 @@ func (a *agent) addTools(s *sdk.Server, needs func(tool string) bool) {
 	undo["reason"] = text("Why; it is recorded.")
 	own("session_undo", "Undo a call", "Undoes one call of the session that can be undone; the session goes on.",
 		sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}, undo, []string{"call"}, callSchema, undoCall)
-	own("session_commit", "Commit the session", "Ends the work of the session. Nothing is undone afterwards. Refused while calls are open.",
+	own("session_commit", "Commit the session", "Ends the work of the session. No tool undoes anything afterwards. Refused while calls are open.",
 		sdk.ToolAnnotations{DestructiveHint: &no, IdempotentHint: true}, map[string]any{"output": map[string]any{"description": "The result of the work: any JSON."}}, nil, nil, commit)
 	own("session_abort", "Abort the session", "Ends the work, and undoes every call of the session that can be undone, the newest first.",
 		sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true}, map[string]any{"reason": text("Why; it is recorded.")}, nil, nil, abort)

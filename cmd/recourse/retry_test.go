@@ -73,7 +73,10 @@ output: {of: "${steps.ship.output.id}"}
 	if out := ok(t, s.env, "show", fork); !strings.Contains(out, id+", after its record 3 (effects: stub)") || !strings.Contains(out, `{"of":"s-1"}`) || !strings.Contains(out, "(a stub)") {
 		t.Error(out)
 	}
-	held := strings.Fields(ok(t, s.env, "fork", id, "--at", "3"))[0]
+	held := strings.Fields(ok(t, s.env, "fork", id, "--at", "3", "--budget", "3.00 USD"))[0]
+	if out := ok(t, s.env, "show", held, "-o", "json"); !strings.Contains(out, `"budget":"3.00"`) {
+		t.Errorf("the fork's budget: %s", out)
+	}
 	waitFor(t, s, held, saga.Waiting)
 	if out := ok(t, s.env, "inbox"); !strings.Contains(out, "Fork of "+id) {
 		t.Error(out)

@@ -17,6 +17,7 @@ type Fork struct {
 	At      int64    `placeholder:"SEQ" help:"The record after which the fork goes on: its seq, as \"recourse journal\" prints it. Default: the last one at which forward work was done."`
 	Effects string   `enum:"hold,stub,real" default:"hold" help:"hold: a person approves each request that has an effect. stub: nothing is sent, and steps get recorded outcomes or those of --stub. real: it is sent, which needs an operator and the end of the saga."`
 	Input   string   `short:"i" placeholder:"JSON" help:"Another input: JSON, @FILE or - for stdin."`
+	Budget  string   `placeholder:"AMOUNT" help:"The fork's budget, such as \"5.00 USD\". Default: the original's."`
 	Stub    []string `sep:"none" placeholder:"STEP=JSON" help:"The output of a step, which does nothing then; of a session's calls, by action. {\"error\": {\"code\": …, \"title\": …}} makes it fail. Repeatable."`
 	Reason  string   `short:"r" help:"Reason, for the journal. Required to replace the output of a step that had ended by then."`
 }
@@ -26,6 +27,9 @@ func (c *Fork) Run(a *cli.App) error {
 	body := map[string]any{"effects": c.Effects}
 	if c.At != 0 {
 		body["at"] = c.At
+	}
+	if c.Budget != "" {
+		body["budget"] = c.Budget
 	}
 	if c.Reason != "" {
 		body["reason"] = c.Reason
