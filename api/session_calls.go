@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"recourse/api/mcp"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/history"
@@ -148,6 +149,9 @@ func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
 	status := http.StatusOK
 	if !v.Status.Ended() {
 		status = http.StatusAccepted
+	}
+	if l.models.Any() {
+		c.Response().Header().Set(mcp.ModelsHeader, "true")
 	}
 	return reply(c, status, v)
 }

@@ -38,7 +38,11 @@ type session struct {
 	token  string
 	api    *rest.Client // with the token
 	attach func(context.Context) error
+	models bool // its requests to models are in its journal
 }
+
+// ModelsHeader is a header of responses with a call: "true" if its session has requests to models.
+const ModelsHeader = "X-Recourse-Models"
 
 // until returns a context that ends with ctx, and when the client has disconnected: in the older
 // revision of the protocol, ctx alone does not.
@@ -145,6 +149,9 @@ func (s *session) send(ctx context.Context, method, part string, body, into any)
 			return nil, err
 		}
 		reply, err = do(ctx, s.api, method, path, body, into)
+	}
+	if err == nil && reply.Header.Get(ModelsHeader) != "" {
+		s.models = true
 	}
 	return reply, err
 }

@@ -105,7 +105,7 @@ func undoCall(ctx context.Context, _ *sdk.CallToolRequest, s *session, m members
 	if _, err := s.send(ctx, http.MethodPost, callPath(path)+"/undo", body, &raw); err != nil {
 		return nil, err
 	}
-	return callResult(raw, `While "undo" is "running", it goes on; session_status shows the end.`)
+	return s.callResult(raw, `While "undo" is "running", it goes on; session_status shows the end.`)
 }
 
 // reasonOf returns the body of a command that may have a reason.

@@ -47,6 +47,7 @@ var callSchema = schemaOf{
 		"path":      text("Names the call in its session, such as refund[0]."),
 		"action":    text("The action, with its version."),
 		"status":    map[string]any{"type": "string", "enum": []string{"running", "waiting", "succeeded", "failed", "in_doubt", "undone"}},
+		"replayed":  map[string]any{"type": "boolean", "description": "The call was made before; this is its recorded answer. Nothing was sent."},
 		"key":       text("The idempotency key of its requests."),
 		"input":     map[string]any{},
 		"output":    map[string]any{},
@@ -438,7 +439,7 @@ func (s *session) answer(v *callView, raw json.RawMessage) (*sdk.CallToolResult,
 	case "undone":
 		advice = "The effect of the call was undone. Calling the tool again with the same arguments may make it again."
 	}
-	r, err := callResult(raw, advice)
+	r, err := s.callResult(raw, advice)
 	if err == nil {
 		r.IsError = v.Status == "failed" || v.Status == "in_doubt"
 	}
@@ -448,16 +449,19 @@ func (s *session) answer(v *callView, raw json.RawMessage) (*sdk.CallToolResult,
 // replayedMeta is the name, in the `_meta` of a result, of what says that the call was made before.
 const replayedMeta = "recourse/replayed"
 
-// callResult is the result of a tool that returns a call. What the model is shown of a call is the
-// same in each life of its session, because answers of models are found by what the model is asked:
-// whether the call was made before is told to the client, in `_meta`.
-func callResult(call json.RawMessage, note string) (*sdk.CallToolResult, error) {
+// callResult is the result of a tool that returns a call. It says in `_meta` whether the call was
+// made before, and so it does to the model, unless the session's requests to models are in its
+// journal: then the model must be shown the same in each life, because recorded answers are found
+// by what a model is asked.
+func (s *session) callResult(call json.RawMessage, note string) (*sdk.CallToolResult, error) {
 	var m members
 	if err := json.Unmarshal(call, &m); err != nil {
 		return nil, fmt.Errorf("call: %w", err)
 	}
 	replayed := string(m["replayed"]) == "true"
-	delete(m, "replayed")
+	if !replayed || s.models {
+		delete(m, "replayed")
+	}
 	shown, err := encode(m)
 	if err != nil {
 		return nil, err

@@ -184,5 +184,8 @@ const (
 // At returns the request with this path; nil if there is none.
 func (x *Index) At(path string) *Recorded { return x.all[path] }
 
+// Any reports whether there are requests.
+func (x *Index) Any() bool { return len(x.all) > 0 }
+
 // Made reports whether a response with this id answers a request of the session.
 func (x *Index) Made(response string) bool { return x.responses[response] }
