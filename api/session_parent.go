@@ -53,17 +53,18 @@ func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUI
 	if err := callerOf(c).mayCommand(l.m.Starter(), ""); err != nil {
 		return machine.Begun{}, false, err
 	}
-	wanted := saga.Reserve{Key: b.key, Part: &saga.BudgetData{}}
+	wanted := saga.BudgetData{}
 	if data.Budget != nil {
-		*wanted.Part = *data.Budget
+		wanted = *data.Budget
 	}
-	if p := wanted.Part; !named && p.Amount != "" {
-		wanted.Most, p.Amount = &saga.BudgetData{Amount: p.Amount, Currency: p.Currency}, ""
+	o := saga.Reserve{Key: b.key, Part: &wanted}
+	if !named && wanted.Amount != "" {
+		o.Most, wanted.Amount = &saga.BudgetData{Amount: wanted.Amount, Currency: wanted.Currency}, ""
 	}
-	if p := wanted.Part; p.Amount == "" {
-		p.Currency = b.def.Currency // what is left of the parent's budget may be in another one
+	if wanted.Amount == "" {
+		wanted.Currency = b.def.Currency // what is left of the parent's budget may be in another one
 	}
-	id, part, err := l.reserve(c, wanted)
+	id, part, err := l.reserve(c, o)
 	if err != nil {
 		return machine.Begun{}, false, err
 	}

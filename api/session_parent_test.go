@@ -303,8 +303,8 @@ func TestSessionParentWithoutCurrency(t *testing.T) {
 	open(parent.ID, "").want(201)
 }
 
-// What a session has cost is counted in a budget that its parent got later, also if nothing was
-// reserved for it.
+// A budget that the parent got later counts the cost of its session, also if nothing was reserved
+// for it.
 func TestSessionParentCountsLater(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, "")

@@ -16,6 +16,9 @@ func (a *Account) Fits(m Money) bool {
 	return a.Budget == nil || m.IsZero() || a.Spent.Add(a.Reserved).Add(m).Cmp(*a.Budget) <= 0
 }
 
+// Left returns what is left of the budget, which must not be nil: budget − spent − reserved.
+func (a *Account) Left() Money { return a.Budget.Sub(a.Spent).Sub(a.Reserved) }
+
 // Reserve reserves m.
 func (a *Account) Reserve(m Money) { a.Reserved = a.Reserved.Add(m) }
 

@@ -269,7 +269,7 @@ func TestAgentEndsWhileACallWaits(t *testing.T) {
 		t.Errorf("%d effects", n)
 	}
 
-	// Nobody finishes an own step of an agent that has ended.
+	// If the agent has ended, nobody finishes its own step.
 	token := filepath.Join(t.TempDir(), "token")
 	a := startAgent(t, s.env, waits(token, "exit 0"))
 	s.in(t, tokenIn(t, token), "POST", "steps", `{"id": "letter", "effect": "none"}`, nil)

@@ -134,7 +134,7 @@ func (a *account) take(r journal.Record, data any) {
 		if d.Rejected == nil && d.Session != nil {
 			a.guest(d.Session)
 		}
-		// What a person says does not say what a child has cost.
+		// A person's decision does not say what a child has cost.
 		if d.Rejected == nil && a.child[at] == "" && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
 			a.settle(at, d.Outcome != "failed")
 		}

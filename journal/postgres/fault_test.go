@@ -71,10 +71,7 @@ func TestTakeoverFencesWaitingWrites(t *testing.T) {
 			must(t, err)
 			written := make(chan error, 1)
 			go func() { written <- write() }()
-			until(t, "the "+name+" waits for the takeover", func() (waits bool) {
-				must(t, watch.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits))
-				return waits
-			})
+			untilLocked(t, watch, "the "+name+" waits for the takeover")
 			must(t, tx.Commit(ctx))
 			if err := <-written; !errors.Is(err, journal.ErrFenced) {
 				t.Errorf("err = %v, want ErrFenced", err)
@@ -106,10 +103,7 @@ func TestEndsWaitForAppends(t *testing.T) {
 			must(t, err)
 			ended := make(chan error, 1)
 			go func() { ended <- end() }()
-			until(t, "the end waits for the append", func() (waits bool) {
-				must(t, watch.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits))
-				return waits
-			})
+			untilLocked(t, watch, "the end waits for the append")
 			if !slices.Contains(nodeIDs(t, s), name) {
 				t.Error("the node has ended while it was appending")
 			}
@@ -120,6 +114,15 @@ func TestEndsWaitForAppends(t *testing.T) {
 			}
 		})
 	}
+}
+
+// untilLocked waits until a statement in this database waits for an advisory lock.
+func untilLocked(t *testing.T, watch *pgx.Conn, what string) {
+	t.Helper()
+	until(t, what, func() (waits bool) {
+		must(t, watch.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits))
+		return waits
+	})
 }
 
 func nodeIDs(t *testing.T, s journal.Store) (out []string) {

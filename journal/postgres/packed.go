@@ -16,6 +16,9 @@ import (
 // and returns the ids of all of them: ownershipGuard checks that the database still has them.
 func (s *Store) dictionariesFor(ctx context.Context, node string, batch []part) ([]int64, error) {
 	ids := []int64{} // not NULL
+	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Records) > 0 }) {
+		return ids, nil
+	}
 	kept := func(get func() (*packed.Dictionary, bool)) (*packed.Dictionary, error) {
 		d, stored := get()
 		if !stored {
@@ -29,16 +32,17 @@ func (s *Store) dictionariesFor(ctx context.Context, node string, batch []part) 
 		}
 		return d, nil
 	}
+	name, err := kept(func() (*packed.Dictionary, bool) { return s.dictionaries.ForNode(node) })
+	if err != nil {
+		return nil, err
+	}
 	for i := range batch {
 		p := &batch[i]
 		if len(p.Records) == 0 {
 			continue
 		}
-		var err error
+		p.node = name
 		if p.dictionary, err = kept(func() (*packed.Dictionary, bool) { return s.dictionaries.For(p.Alike) }); err != nil {
-			return nil, err
-		}
-		if p.node, err = kept(func() (*packed.Dictionary, bool) { return s.dictionaries.ForNode(node) }); err != nil {
 			return nil, err
 		}
 	}

@@ -172,13 +172,25 @@ func TestCallerGoesInTransaction(t *testing.T) {
 	}
 }
 
-func opened(t testing.TB) *Store {
+// fresh opens a new file.
+func fresh(t testing.TB) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// opened opens a new file, in which the node n is registered.
+func opened(t testing.TB) *Store {
+	t.Helper()
+	s := fresh(t)
 	if _, err := s.Register(t.Context(), "n", time.Hour); err != nil {
 		t.Fatal(err)
 	}

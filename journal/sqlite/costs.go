@@ -15,7 +15,7 @@ const (
 	allCosts = costs + `sagas WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT +?3`
 	ownCosts = `SELECT * FROM (
 			SELECT * FROM (` + costs + `sagas WHERE owner IS NULL AND definition = ?4 AND id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT +?3)
-			UNION ALL SELECT * FROM (` + costs + ownedSagas + ` WHERE owner IS NOT NULL AND definition = ?4 AND +id >= ?1 AND +id < ?2 ORDER BY id DESC LIMIT +?3)
+			UNION ALL SELECT * FROM (` + costs + ownedSagas + ` WHERE definition = ?4 AND +id >= ?1 AND +id < ?2 ORDER BY id DESC LIMIT +?3)
 		) ORDER BY id DESC LIMIT +?3`
 	lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff" // no saga has this id
 )

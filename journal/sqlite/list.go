@@ -124,7 +124,6 @@ func (w *ways) list(f *journal.Filter) (query string, args []any, err error) {
 		}
 		bounds := (&way{id: `+id`}).between(f)
 		c.where, c.args = append(c.where, bounds.where...), append(c.args, bounds.args...)
-		c.and(`owner IS NOT NULL`)
 		parts = append(parts, `SELECT `+headColumns+` FROM `+ownedSagas+c.String()+` ORDER BY id DESC LIMIT ?`)
 		args = append(append(args, c.args...), all(f.Limit))
 	}
@@ -134,8 +133,8 @@ func (w *ways) list(f *journal.Filter) (query string, args []any, err error) {
 	return `SELECT * FROM (SELECT * FROM (` + strings.Join(parts, `) UNION ALL SELECT * FROM (`) + `)) ORDER BY 1 DESC LIMIT ?`, append(args, all(f.Limit)), nil
 }
 
-// ownedSagas are the sagas that have an owner, in queries with the condition that they do.
-const ownedSagas = `sagas INDEXED BY sagas_owner`
+// ownedSagas are the sagas that have an owner.
+const ownedSagas = `(SELECT * FROM sagas INDEXED BY sagas_owner WHERE owner IS NOT NULL)`
 
 // between returns the conditions that limit a way to the filter's range of ids.
 func (y *way) between(f *journal.Filter) *conditions {

@@ -1,21 +1,10 @@
 package sqlite
 
-import (
-	"path/filepath"
-	"testing"
-)
+import "testing"
 
 // A new file has small pages, because a commit writes each page that it changes.
 func TestPageSize(t *testing.T) {
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := fresh(t)
 	conn := turnOf(t, s)
 	defer s.w.turns.give(conn)
 	for pragma, want := range map[string]string{"page_size": "1024", "journal_mode": "wal", "synchronous": "2", "wal_autocheckpoint": "4000"} {

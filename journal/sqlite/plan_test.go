@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,15 +27,7 @@ const fill = `
 // not.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
-	s, err := Open(ctx, filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := fresh(t)
 	conn := turnOf(t, s)
 	defer s.w.turns.give(conn)
 	plan := func(query string, args ...any) string {

@@ -24,7 +24,7 @@ var (
 		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`
 	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
 		FROM (SELECT * FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT +?2)
-			UNION ALL SELECT * FROM (SELECT * FROM ` + ownedSagas + ` WHERE owner IS NOT NULL AND ` + quarantined + ` LIMIT +?2) LIMIT +?2) s CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
+			UNION ALL SELECT * FROM (SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + ` LIMIT +?2) LIMIT +?2) s CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
 )
 
 // FindStalls implements journal.Stalls.

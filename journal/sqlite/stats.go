@@ -49,13 +49,13 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 // These count the sagas without an owner by an index, and add those that have one.
 const (
 	byStatus = `SELECT status, count(*) FROM sagas WHERE owner IS NULL GROUP BY status
-		UNION ALL SELECT status, count(*) FROM ` + ownedSagas + ` WHERE owner IS NOT NULL GROUP BY status`
+		UNION ALL SELECT status, count(*) FROM ` + ownedSagas + ` GROUP BY status`
 	live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL AND owner IS NULL GROUP BY status, definition
-		UNION ALL SELECT status, definition, count(*), min(updated_at) FROM ` + ownedSagas + ` WHERE ended_at IS NULL AND owner IS NOT NULL GROUP BY status, definition`
+		UNION ALL SELECT status, definition, count(*), min(updated_at) FROM ` + ownedSagas + ` WHERE ended_at IS NULL GROUP BY status, definition`
 )
 
 var quarantinedCount = `SELECT (SELECT count(*) FROM sagas WHERE owner IS NULL AND ` + quarantined + `)
-	+ (SELECT count(*) FROM ` + ownedSagas + ` WHERE owner IS NOT NULL AND ` + quarantined + `)`
+	+ (SELECT count(*) FROM ` + ownedSagas + ` WHERE ` + quarantined + `)`
 
 // live counts the live sagas by definition, and finds the oldest by status.
 func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest map[string]time.Time, err error) {

@@ -79,7 +79,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 		case part.Currency != "" && part.Currency != of.Currency, o.Most != nil && o.Most.Currency != "" && o.Most.Currency != of.Currency:
 			return o, wrongPart(m.budgetCurrency())
 		case part.Amount == "":
-			left := of.Sub(m.account.Spent).Sub(m.account.Reserved)
+			left := m.account.Left()
 			if left.IsZero() {
 				return o, refusal(codeBudget, "nothing is left of the parent's budget: no session was opened", "a person can raise that budget (PATCH)")
 			}
@@ -102,7 +102,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 		}
 	}
 	if t := &m.tokens; t.budget > 0 && part.Tokens == 0 {
-		if part.Tokens = t.budget - t.input - t.output - t.reserved; part.Tokens <= 0 {
+		if part.Tokens = t.left(); part.Tokens <= 0 {
 			return o, refusal(codeBudget, "no tokens are left of the parent's budget: no session was opened", "a person can raise that budget (PATCH)")
 		}
 	}

@@ -35,9 +35,12 @@ func (t *tokens) settle(s *track, used *saga.TokensView) {
 	s.reservedTokens = 0
 }
 
+// left returns what is left of the budget; it is negative if the budget is exceeded.
+func (t *tokens) left() int64 { return t.budget - t.input - t.output - t.reserved }
+
 // fit reports whether n more tokens fit, if `free` of the reserved ones were released.
 func (t *tokens) fit(n, free int64) bool {
-	return t.budget == 0 || n == 0 || n > 0 && n <= t.budget-(t.input+t.output+t.reserved-free)
+	return t.budget == 0 || n == 0 || n > 0 && n <= t.left()+free
 }
 
 // reserveOf returns the most that an attempt of the step with this request may use.

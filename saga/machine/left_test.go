@@ -8,8 +8,8 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/saga/dsl"
-	"recourse/saga/kinds"
+	"recourse/journal"
+	"recourse/saga"
 	"recourse/saga/machine"
 )
 
@@ -21,16 +21,22 @@ type hand struct {
 
 func byHand(t *testing.T, src, input string) *hand {
 	t.Helper()
-	def, errs := dsl.Parse("x", []byte(src), dsl.Options{Kinds: kinds.All()})
-	if errs != nil {
-		t.Fatalf("%v", errs)
-	}
-	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(input)})
+	return started(t, parsed(t, src), parentID, machine.StartOptions{Input: json.RawMessage(input)})
+}
+
+// parentID is the id of sagas that may have children.
+const parentID = "01920000-0000-7000-8000-000000000001"
+
+// started plays the saga of a definition.
+func started(t *testing.T, def *saga.Definition, id string, o machine.StartOptions) *hand {
+	t.Helper()
+	o.Version = 1
+	data, _, wrong := machine.Begin(def, o)
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
 	h := &hand{player: &player{t: t, def: def, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
-	h.m = machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
+	h.m = machine.New(def, uuid.Must(uuid.FromString(id)))
 	h.write(h.m.Start(data))
 	h.run()
 	return h
@@ -64,18 +70,25 @@ func (h *hand) run() {
 
 func (h *hand) reply(path, text string) {
 	h.t.Helper()
+	h.ends(path, "", parseAnswer(h.t, text))
+}
+
+// ends ends the attempt in flight of a step; way "": in either way.
+func (h *hand) ends(path string, way journal.Way, a saga.Answer) {
+	h.t.Helper()
 	for i, s := range h.open {
-		if s.Path == path {
-			h.open = append(h.open[:i:i], h.open[i+1:]...)
-			h.now = h.now.Add(10 * time.Millisecond)
-			r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(h.t, text), h.now, 1<<63)
-			if err != nil {
-				h.t.Fatal(err)
-			}
-			h.write(r)
-			h.run()
-			return
+		if s.Path != path || way != "" && s.Way != way {
+			continue
 		}
+		h.open = append(h.open[:i:i], h.open[i+1:]...)
+		h.now = h.now.Add(10 * time.Millisecond)
+		r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, h.now, 1<<63)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.write(r)
+		h.run()
+		return
 	}
 	h.t.Fatalf("%s is not in flight: %v\n%s", path, h.open, h.out.String())
 }

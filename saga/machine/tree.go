@@ -34,13 +34,13 @@ func (m *Machine) endow(step *saga.Step, s *track, request *saga.Request) (endow
 		}
 	}
 	if of := m.account.Budget; of != nil && b.Amount == "" && m.outline == nil {
-		left := of.Sub(m.account.Spent).Sub(m.account.Reserved)
+		left := m.account.Left()
 		b.Amount, b.Currency = left.Decimal(), of.Currency
 		wait = left.IsZero() && !m.inFlight.IsZero()
 	}
 	if t := &m.tokens; t.budget > 0 && b.Tokens == 0 && m.outline == nil {
 		// A budget of 0 tokens would be none, so one token is reserved, which does not fit.
-		b.Tokens = max(t.budget-t.input-t.output-t.reserved, 1)
+		b.Tokens = max(t.left(), 1)
 	}
 	if b == (saga.BudgetData{}) {
 		return request, false
@@ -131,19 +131,20 @@ func WithinBudget(def *saga.Definition, b *saga.BudgetData) *saga.BudgetData {
 // part returns what the parent has reserved for this saga, and how; nil: nothing. Once the saga has
 // reported what it may still cost, the parent has released the rest.
 func (m *Machine) part() (b *saga.BudgetData, how string) {
-	if p := m.started.Parent; p != nil && p.Budget != nil && m.awaitingParent {
+	p, of := m.started.Parent, m.started.BelongsTo
+	switch {
+	case p != nil && p.Budget != nil && m.awaitingParent:
 		reported := *p.Budget
-		if of := m.account.Budget; of != nil && reported.Amount != "" {
-			reported.Amount = of.Decimal()
+		if limit := m.account.Budget; limit != nil && reported.Amount != "" {
+			reported.Amount = limit.Decimal()
 		}
 		if reported.Tokens > 0 {
 			reported.Tokens = m.tokens.budget
 		}
 		return &reported, "it has reported to its parent, saga " + p.Saga + ", that it may cost no more than its budget"
-	} else if p != nil {
+	case p != nil:
 		return p.Budget, "its parent, saga " + p.Saga + ", reserves what step " + p.Path + " says in `budget`, else what is left of the parent's budget"
-	}
-	if of := m.started.BelongsTo; of != nil {
+	case of != nil:
 		return of.Budget, "its parent, saga " + of.Saga + ", has reserved it when the session was opened: open another session for more"
 	}
 	return nil, ""

@@ -3,9 +3,6 @@ package machine_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
-
-	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -14,50 +11,17 @@ import (
 	"recourse/saga/machine"
 )
 
-// started plays the saga of a definition, whose id others need.
-func started(t *testing.T, def *saga.Definition, id string, o machine.StartOptions) *hand {
-	t.Helper()
-	o.Version = 1
-	data, _, wrong := machine.Begin(def, o)
-	if wrong != nil {
-		t.Fatal(wrong)
-	}
-	h := &hand{player: &player{t: t, def: def, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
-	h.m = machine.New(def, uuid.Must(uuid.FromString(id)))
-	h.write(h.m.Start(data))
-	h.run()
-	return h
-}
-
-const parentID = "01920000-0000-7000-8000-000000000001"
-
 // childOf plays the saga that a request to start a child asks for.
 func childOf(t *testing.T, src string, r *saga.ChildRequest) *hand {
 	t.Helper()
-	def, errs := dsl.Parse("x", []byte(src), dsl.Options{Kinds: kinds.All()})
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	def := parsed(t, src)
 	return started(t, def, r.Saga, machine.StartOptions{Budget: machine.WithinBudget(def, r.Budget), Parent: &saga.ParentData{Saga: parentID, Path: "kid", Depth: 1, Budget: r.Budget}})
 }
 
 // report brings a child's report to the parent, whose attempt it ends.
 func (h *hand) report(path string, way journal.Way, r *saga.TaskResult) {
 	h.t.Helper()
-	for i, s := range h.open {
-		if s.Path != path || s.Way != way {
-			continue
-		}
-		h.open = append(h.open[:i:i], h.open[i+1:]...)
-		d, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, r.Answer(), h.now, 1<<62)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		h.write(d)
-		h.run()
-		return
-	}
-	h.t.Fatalf("%s is not in flight: %v\n%s", path, h.open, h.out.String())
+	h.ends(path, way, r.Answer())
 }
 
 // must carries out commands.
@@ -98,8 +62,8 @@ func TestBudgetAfterTheReport(t *testing.T) {
 	}
 }
 
-// What a child has cost is known only by its report. What a person says of the step in doubt does
-// not book it, so it is not booked twice when the report comes.
+// Only a child's report says what it has cost. A person's decision about the step in doubt does not
+// book the cost, so the report does not book it a second time.
 func TestResolvedChildIsBookedOnce(t *testing.T) {
 	for _, outcome := range []string{"succeeded", "failed", "compensated"} {
 		p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}, retry: none, in_doubt: ask, on_error: continue}\n"+
