@@ -294,7 +294,9 @@ func (l *Lane) command(r *run, message uuid.UUID, c saga.Command) error {
 	if rec.Kind == "" {
 		return nil // it changes nothing
 	}
-	r.rewrite = true
+	if rec.Kind != journal.Called { // a call is in the row as little as a step's intent is
+		r.rewrite = true
+	}
 	return l.write(r, rec)
 }
 

@@ -90,6 +90,9 @@ func TestSessionStays(t *testing.T) {
 	}(); again {
 		t.Error("sent before its intent was durable")
 	}
+	if row := pendingCommits(b)[0].Batch[0].Row; row != nil {
+		t.Errorf("a call wrote the session's row: %+v", row)
+	}
 	b.handle(b.append())
 	sent := take[engine.Perform](b)
 	if len(sent) != 1 || sent[0].Send.Path != "charge[0]" {
