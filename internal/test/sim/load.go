@@ -454,6 +454,23 @@ steps:
   - {id: z, http: "POST http://w/do/z", body: {}, cost: 0.04 USD, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {http: "DELETE http://w/do/z/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
   - {id: no, when: input.n % 5 == 3, fail: "a shop"}
 `, `
+saga: late
+input: {n: integer}
+timeout: 200s
+budget: 0.50 USD
+steps:
+  - {id: kid, run: clerk, input: {n: "${input.n}"}, budget: 0.40 USD, retry: {initial: 100ms, attempts: 1}, in_doubt: ask, on_error: continue}
+  - {id: pay, http: "POST http://w/do/pay", body: {}, cost: 0.46 USD, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/pay/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+`, `
+saga: clerk
+input: {n: integer}
+timeout: 60s
+budget: {amount: 0.03 USD, on_exceed: ask}
+steps:
+  - {id: x, http: "POST http://w/do/x", body: {}, cost: 0.01 USD, timeout: 1s, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/x/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+finally:
+  - {id: tell, http: "POST http://w/do/tell", body: {s: "${saga.status}"}, cost: 0.05 USD, timeout: 1s, retry: {initial: 100ms, attempts: 4}}
+`, `
 saga: child
 input: {n: integer}
 timeout: 60s
@@ -486,7 +503,7 @@ func compile(sources []string) map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled", "fresh", "holding"}
+	"worked", "crowded", "approved", "family", "brief", "held", "covered", "tooled", "fresh", "holding", "late"}
 
 // load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {

@@ -223,6 +223,9 @@ func (s *sim) help(h journal.Head) {
 			case live:
 				c = resolve("succeeded", json.RawMessage(`{"id":"`+id+`"}`))
 			case s.childAt(h.ID, in.Path) != nil: // the child exists, and reports its result when it is asked again
+				if s.aside.IntN(3) == 0 {
+					c = resolve("succeeded", json.RawMessage(`{"id":"e0"}`))
+				}
 			default:
 				c = resolve("failed", nil)
 			}
