@@ -102,7 +102,7 @@ func TestApprove(t *testing.T) {
 		// The same decision again gets the same response, without a key and after the saga's end,
 		// too; any other is refused.
 		x.do("POST", path, body).want(200).into(&step)
-		x.do("POST", path, strings.Replace(body, "fine", "very fine", 1)).want(200)
+		x.do("POST", path, strings.Replace(body, "fine", strings.Repeat("é", maxReason), 1)).want(200)
 		x.do("POST", path, `{"data": {"limit": 12.50, "note": "none"}}`, outside).want(200)
 		for _, late := range []struct{ path, body string }{
 			{path, strings.Replace(body, "12.50", "12.51", 1)}, {path, strings.Replace(body, e.ShownHash, "00", 1)}, {strings.Replace(path, "approve", "reject", 1), `{}`},
@@ -308,18 +308,41 @@ steps:
 	}
 }
 
-// After the pivot a rejection leaves the saga stuck. A retry asks for another decision.
+// After the pivot a rejection leaves the saga stuck. A retry asks for another decision. If nobody
+// has made that one, the earlier decision is not reported as one about it.
 func TestApproveAskedAgain(t *testing.T) {
 	x := newFixture(t)
 	x.publish("saga: again\nsteps:\n  - {id: go, set: 1, pivot: true}\n  - {id: ok, approval: {title: Yes?}}\n")
-	v, e := asked(x, `{"definition": "again"}`, 1)
+	for _, end := range []saga.Status{saga.Succeeded, saga.Compensated} {
+		v, e := asked(x, `{"definition": "again"}`, 1)
+		path, body := "/v1/sagas/"+v.ID+"/steps/ok/", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)
+		x.do("POST", path+"reject", body).want(200)
+		x.until(v.ID, is(saga.Stuck))
+		x.do("POST", path+"approve", body).problem(409, "decided")
+		x.do("POST", "/v1/sagas/"+v.ID+"/retry", `{"reason": "asked again"}`).want(202)
+		if end == saga.Succeeded {
+			x.do("POST", path+"approve", body).want(200)
+			x.until(v.ID, is(end))
+			continue
+		}
+		x.do("POST", "/v1/sagas/"+v.ID+"/compensate", `{"reason": "r"}`).want(202)
+		x.until(v.ID, is(end))
+		x.do("POST", path+"reject", body).problem(409, "terminal")
+	}
+}
+
+// Of two decisions that were both valid when they were sent, the later one is refused. The server
+// says so if it cannot send a decision.
+func TestDecisionOvertaken(t *testing.T) {
+	x := newFixture(t)
+	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?}}\n  - {id: rest, sleep: 1h}\n")
+	v, e := asked(x, `{"definition": "who"}`, 1)
 	path, body := "/v1/sagas/"+v.ID+"/steps/ok/", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)
-	x.do("POST", path+"reject", body).want(200)
-	x.until(v.ID, is(saga.Stuck))
-	x.do("POST", path+"approve", body).problem(409, "decided")
-	x.do("POST", "/v1/sagas/"+v.ID+"/retry", `{"reason": "asked again"}`).want(202)
-	x.do("POST", path+"approve", body).want(200)
-	x.until(v.ID, is(saga.Succeeded))
+	overtaken(t, x, rival{fails: saga.ErrUnavailable}).do("POST", path+"reject", body).problem(503, "unavailable")
+	y := overtaken(t, x, rival{before: func() { x.do("POST", path+"approve", body).want(200) }})
+	if p := y.do("POST", path+"reject", body).problem(409, "decided"); !strings.Contains(p.Detail, "has approved it") {
+		t.Errorf("detail %q", p.Detail)
+	}
 }
 
 // A decision that no node reads in time is kept.

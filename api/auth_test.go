@@ -181,7 +181,19 @@ func TestBoundKeys(t *testing.T) {
 		}
 		x.do("POST", "/v1/events", event("crm", "go", "none"), crm, header{"Content-Type", typeEvent}).want(202)
 		for _, r := range []struct{ method, path, body string }{{"GET", "/v1/sagas", ""}, {"POST", "/v1/sagas", `{"definition": "other"}`}, {"POST", "/v1/sagas/" + order + "/cancel", `{}`}} {
-			x.do(r.method, r.path, r.body, crm).problem(403, "forbidden")
+			if p := x.do(r.method, r.path, r.body, crm).problem(403, "forbidden"); !strings.Contains(p.Detail, "restricted") {
+				t.Errorf("detail %q", p.Detail)
+			}
+		}
+		for _, tt := range []struct {
+			who header
+			may []operation
+		}{{bank, []operation{opSignal}}, {bearer("desk's crm", "client", []string{"crm"}, nil), []operation{opEvents}}} {
+			var who whoView
+			x.do("GET", "/v1/whoami", "", tt.who).want(200).into(&who)
+			if d := cmp.Diff(tt.may, who.May); d != "" {
+				t.Error(d)
+			}
 		}
 		var who whoView
 		x.do("GET", "/v1/whoami", "", crm).want(200).into(&who)
@@ -250,6 +262,9 @@ func TestBind(t *testing.T) {
 			t.Errorf("a key called %.20q: %v", name, err)
 		}
 	}
+	if _, _, err := NewKey(strings.Repeat("x", 128), "client"); err != nil {
+		t.Errorf("a key with the longest name: %v", err)
+	}
 	one, _, _ := NewKey("", "client")
 	if two, _, _ := NewKey("", "client"); one.Name == two.Name || !strings.HasPrefix(one.Name, "client-") {
 		t.Errorf("keys without names are %s and %s", one.Name, two.Name)
@@ -284,6 +299,11 @@ func TestKeysThatExistAreRequired(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.do("GET", "/v1/whoami", "").problem(401, "key_required")
+
+	// The first request after a key was created is refused, too.
+	x = newFixture(t, often)
+	addKey(x, "viewer", time.Time{})
+	x.do("GET", "/v1/sagas", "").problem(401, "key_required")
 
 	x = newFixture(t, often, func(c *Config) { c.NoAuth, c.RequireKeys = true, true })
 	_, viewer := addKey(x, "viewer", time.Time{})
@@ -368,6 +388,7 @@ func TestGuard(t *testing.T) {
 		{"", "https://evil.example", "forbidden_origin"},
 		{"", "null", "forbidden_origin"},
 		{"", "http://127.0.0.1:1", "forbidden_origin"},
+		{"", "http://%zz", "forbidden_origin"},
 	} {
 		headers := []header{outside}
 		if tt.host != "" {
@@ -456,6 +477,53 @@ func TestMetricsWithoutTheStore(t *testing.T) {
 	refuses.Store(true)
 	if a := x.do("GET", "/metrics", "", with(secret)); a.Status < 500 {
 		t.Errorf("with a key that was revoked: %d", a.Status)
+	}
+}
+
+// timedStore is a store that notes how long lookups of keys may take.
+type timedStore struct {
+	journal.Store
+	left atomic.Int64
+}
+
+func (s *timedStore) Key(ctx context.Context, hash string) (journal.APIKey, error) {
+	if end, bounded := ctx.Deadline(); bounded {
+		s.left.Store(int64(time.Until(end)))
+	}
+	return s.Store.Key(ctx, hash)
+}
+
+// The lookup of a key for /metrics leaves half of the time for the scrape.
+func TestMetricsKeyTimeout(t *testing.T) {
+	var store *timedStore
+	x := newFixture(t, func(c *Config) {
+		store = &timedStore{Store: c.Store}
+		c.Store, c.Limits.Key = store, time.Hour
+	})
+	_, secret := addKey(x, "viewer", time.Time{})
+	for path, want := range map[string]time.Duration{"/metrics": time.Hour / 2, "/v1/sagas": time.Hour} {
+		x.do("GET", path, "", header{"Authorization", "Bearer " + secret}).want(200)
+		if got := time.Duration(store.left.Load()); got > want || got < want-10*time.Minute {
+			t.Errorf("GET %s: a lookup of the key may take %v, want %v", path, got, want)
+		}
+	}
+}
+
+// A full cache of keys takes no other key, and still follows those that it has.
+func TestScrapersAreBounded(t *testing.T) {
+	r := scrapers{seen: map[string]journal.APIKey{}}
+	for i := range mostScrapers + 1 {
+		_, _ = r.recall(fmt.Sprint(i), journal.APIKey{Role: "viewer"}, nil)
+	}
+	_, _ = r.recall("0", journal.APIKey{Role: "admin"}, nil)
+	if k, err := r.recall("0", journal.APIKey{}, errBroken); err != nil || k.Role != "admin" {
+		t.Errorf("the first key has the role %q: %v", k.Role, err)
+	}
+	if _, err := r.recall(fmt.Sprint(mostScrapers-1), journal.APIKey{}, errBroken); err != nil {
+		t.Errorf("the last key that has a place: %v", err)
+	}
+	if _, err := r.recall(fmt.Sprint(mostScrapers), journal.APIKey{}, errBroken); err == nil {
+		t.Errorf("%d keys are cached, want %d", len(r.seen), mostScrapers)
 	}
 }
 

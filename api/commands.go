@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -168,8 +169,8 @@ func (l *live) send(c echo.Context, cmd saga.Command) (message uuid.UUID, done b
 
 // rejection returns the reason why the saga refused a command; nil if it applied it.
 func (l *live) rejection(message uuid.UUID) *saga.Failure {
-	for i := len(l.records) - 1; i >= 0; i-- {
-		if d, ok := history.DataOf[saga.CommandData](&l.records[i]); ok && d.Message == message.String() {
+	for _, r := range slices.Backward(l.records) {
+		if d, ok := history.DataOf[saga.CommandData](&r); ok && d.Message == message.String() {
 			return d.Rejected
 		}
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -124,7 +125,7 @@ func TestResolveRefused(t *testing.T) {
 		{"no reason", path, `{"outcome": "failed"}`, 422, "invalid_command", "say why"},
 		{"blank reason", path, `{"outcome": "failed", "reason": " "}`, 422, "invalid_command", "say why"},
 		{"long reason", path, `{"outcome": "failed", "reason": "` + strings.Repeat("x", 2001) + `"}`, 422, "invalid_command", "2000"},
-		{"no outcome", path, `{"reason": "r"}`, 422, "invalid_command", "succeeded, failed, retry, skip or compensated"},
+		{"no outcome", path, `{"reason": "r"}`, 422, "invalid_command", "say how it ended: outcome is succeeded, failed, retry, skip or compensated"},
 		{"outcome", path, `{"outcome": "maybe", "reason": "r"}`, 422, "invalid_command", "succeeded, failed"},
 		{"new key", path, `{"outcome": "failed", "new_key": true, "reason": "r"}`, 422, "invalid_command", "retry"},
 		{"other field", path, `{"outcome": "failed", "raeson": "r"}`, 400, "invalid_request", `did you mean "reason"?`},
@@ -135,6 +136,11 @@ func TestResolveRefused(t *testing.T) {
 		{"no id", strings.Replace(path, v.ID, strings.ToUpper(v.ID), 1), `{"outcome": "failed", "reason": "r"}`, 404, "saga_not_found", "lower case"},
 		{"nothing to resume", "/v1/sagas/" + v.ID + "/resume", `{}`, 409, "not_paused", "/v1/sagas"},
 		{"mode", "/v1/sagas/" + v.ID + "/cancel", `{"mode": "kill"}`, 422, "invalid_command", "stop"},
+		{"same", strings.Replace(path, "charge", "label", 1), `{"outcome": "same", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
+		{"new", strings.Replace(path, "charge", "label", 1), `{"outcome": "new", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
+		{"retry of another step, resolved", strings.Replace(path, "charge", "label", 1), `{"outcome": "retry", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
+		{"skip", strings.Replace(path, "charge", "label", 1), `{"outcome": "skip", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
+		{"compensated", strings.Replace(path, "charge", "label", 1), `{"outcome": "compensated", "reason": "r"}`, 409, "not_waiting", "/v1/sagas"},
 		{"compensate without reason", "/v1/sagas/" + v.ID + "/compensate", `{}`, 422, "invalid_command", "say why"},
 		{"retry without reason", "/v1/sagas/" + v.ID + "/retry", ``, 422, "invalid_command", "say why"},
 		{"new key in doubt", "/v1/sagas/" + v.ID + "/retry", `{"new_key": true, "reason": "r"}`, 409, "in_doubt", "definite failure"},
@@ -177,7 +183,8 @@ func TestPauseResume(t *testing.T) {
 			t.Errorf("%v %s", a.Header, a.Body)
 		}
 		x.do("POST", "/v1/sagas/"+id+"/pause", "").problem(409, "paused")
-		if v := x.do("POST", "/v1/sagas/"+id+"/resume", "").want(202).saga(); v.Status != saga.Waiting {
+		longest := `{"reason": "` + strings.Repeat("é", maxReason) + `"}`
+		if v := x.do("POST", "/v1/sagas/"+id+"/resume", longest).want(202).saga(); v.Status != saga.Waiting {
 			t.Errorf("status %s", v.Status)
 		}
 		var journalOf page[journal.Record]
@@ -277,6 +284,10 @@ func TestPatch(t *testing.T) {
 			t.Error(d)
 		}
 		x.do("PATCH", path, `{"labels": {`+manyLabels(63)+`}}`, header{"If-Match", "*"}).problem(422, "invalid_command")
+		x.do("PATCH", path, `{"labels": {`+manyLabels(62)+`}}`, header{"If-Match", "*"}).want(200) // 64 are allowed
+		x.do("PATCH", path, `{"labels": {"b": null, "d": "4"}}`, header{"If-Match", "*"}).want(200)
+		x.do("PATCH", path, `{"labels": {"c": "3", "none": null}}`, header{"If-Match", "*"}).want(200)
+		x.do("PATCH", path, `{"labels": {"none": null, "c": "5", "e": "6"}}`, header{"If-Match", "*"}).problem(422, "invalid_command")
 		x.do("PATCH", path, `{"budget": "0.01 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
 		x.do("PATCH", path, `{"budget": {"amount": "8.00"}}`, header{"If-Match", "*"}).want(200)
 		x.do("PATCH", path, `{"budget": "8.00 EUR"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
@@ -469,6 +480,63 @@ func TestCommandNotReadInTime(t *testing.T) {
 		t.Error(d)
 	}
 	y.do("POST", "/v1/sagas/"+id+"/cancel", "").problem(503, "unavailable")
+}
+
+// rival is an engine that runs before and after around each message, or fails to send it.
+type rival struct {
+	Engine
+	before, after func()
+	fails         error
+}
+
+func (r rival) Send(ctx context.Context, m journal.Message) error {
+	if r.fails != nil {
+		return r.fails
+	}
+	r.before()
+	if err := r.Engine.Send(ctx, m); err != nil {
+		return err
+	}
+	if r.after != nil {
+		r.after()
+	}
+	return nil
+}
+
+// overtaken is the fixture with another server, whose engine is r.
+func overtaken(t *testing.T, x *fixture, r rival) *fixture {
+	cfg, y := x.cfg, *x
+	r.Engine = cfg.Engine
+	cfg.Engine = r
+	y.url = serve(t, cfg)
+	return &y
+}
+
+// A command is refused if another command made it invalid before the saga read it, even if a third
+// command was applied since.
+func TestCommandOvertaken(t *testing.T) {
+	for _, tt := range []struct {
+		do, before, after string
+		paused            bool
+		want              code
+	}{
+		{"pause", "pause", "resume", false, "paused"},
+		{"resume", "resume", "", true, "not_paused"},
+	} {
+		t.Run(tt.do, func(t *testing.T) {
+			x := newFixture(t)
+			x.publish(sleepDef)
+			path := "/v1/sagas/" + x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID + "/"
+			if tt.paused {
+				x.do("POST", path+"pause", "").want(202)
+			}
+			r := rival{before: func() { x.do("POST", path+tt.before, "").want(202) }}
+			if tt.after != "" {
+				r.after = func() { x.do("POST", path+tt.after, "").want(202) }
+			}
+			overtaken(t, x, r).do("POST", path+tt.do, "").problem(409, tt.want)
+		})
+	}
 }
 
 // The budget of a child saga is at most what its parent has reserved for it. A retry of the child,

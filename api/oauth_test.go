@@ -120,9 +120,12 @@ func TestOAuthChallenges(t *testing.T) {
 	token := i.Token("ann", "action:charge")
 	for _, path := range []string{"/v1/sessions", "/v1/sessions/actions", "/v1/sagas", "/v1/whoami", "/metrics", "/v1/sessions/" + uuid.Must(uuid.NewV7()).String() + "/calls"} {
 		a := x.do("GET", path, "", header{"Authorization", "Bearer " + token}, outside)
-		if a.problem(401, "key_invalid"); strings.Contains(a.Header.Get("WWW-Authenticate"), "metadata") {
-			t.Errorf("%s: %s", path, a.Header.Get("WWW-Authenticate"))
+		if p := a.problem(401, "key_invalid"); strings.Contains(a.Header.Get("WWW-Authenticate"), "metadata") || !strings.Contains(p.Detail, "at /mcp only") {
+			t.Errorf("%s: %s %s", path, a.Header.Get("WWW-Authenticate"), p.Detail)
 		}
+	}
+	if p := x.do("GET", "/v1/sagas", "", header{"Authorization", "Bearer opaque"}).problem(401, "key_invalid"); strings.Contains(p.Detail, "/mcp") {
+		t.Errorf("no access token: %s", p.Detail)
 	}
 	x.do("POST", "/v1/sessions", `{"name": "a", "actions": ["charge"]}`, header{"Authorization", "Bearer " + token}).problem(401, "key_invalid")
 	x.do("POST", "/llm/openai/v1/chat/completions", `{}`, header{"Authorization", "Bearer " + token}, outside).want(401)
@@ -162,7 +165,10 @@ func TestOAuthWithoutKeys(t *testing.T) {
 
 	none := newFixture(t)
 	none.do("GET", "/.well-known/oauth-protected-resource/mcp", "").problem(404, "route_not_found")
-	none.do("POST", "/mcp", listTools, header{"Authorization", "Bearer " + i.Token("ann", "action:charge")}, header{"Accept", "application/json, text/event-stream"}).problem(401, "key_invalid")
+	a = none.do("POST", "/mcp", listTools, header{"Authorization", "Bearer " + i.Token("ann", "action:charge")}, header{"Accept", "application/json, text/event-stream"})
+	if p := a.problem(401, "key_invalid"); strings.Contains(p.Detail, "OAuth") {
+		t.Errorf("no issuer: %s", p.Detail)
+	}
 }
 
 // The sessions of a token belong to its subject, with exactly the actions of its scopes.
