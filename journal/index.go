@@ -40,7 +40,8 @@ type Index interface {
 	// Nodes lists the registered nodes with their leases.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
 	// Orphans lists up to limit sagas that have records but no row, in the order of their ids.
-	// There are none unless the database was tampered with or partly restored. Orphans may read all
+	// There are none unless the database was tampered with or partly restored: deleted
+	// sagas whose journals wait for Reclaim do not count. Orphans may read all
 	// journals.
 	Orphans(ctx context.Context, limit int) ([]uuid.UUID, error)
 }

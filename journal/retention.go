@@ -28,6 +28,11 @@ type Retention interface {
 	// erased after it had been copied; and one that another transaction uses at the moment. Errors:
 	// ErrUnknown. Then the call may be repeated, and returns fewer ids.
 	DeleteCopied(ctx context.Context, sagas []Copied) ([]uuid.UUID, error)
+	// Reclaim frees the space of sagas that DeleteCopied or Index.DeleteExpired has removed, if the
+	// store has left that for later, and prepares space for the sagas of the coming days. Each node
+	// calls it about once a minute; several may do so at once. The journals of removed sagas are
+	// never read, whether Reclaim is called or not. Errors: ErrUnknown.
+	Reclaim(ctx context.Context) error
 }
 
 // Copied says what the copy of a saga has.

@@ -35,7 +35,7 @@ func targets(t *testing.T) []target {
 	dsn, file := pgserver.DSN(t), filepath.Join(t.TempDir(), "a b?.db")
 	out := []target{
 		{"postgres", migrations.Postgres(dsn), open(t, "pgx", dsn),
-			`SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'schema_migrations'`},
+			`SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT IN ('schema_migrations', 'journal_default')`},
 		{"sqlite", migrations.SQLite(file), open(t, "sqlite", migrations.FileURI(file)),
 			`SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name <> 'schema_migrations'`},
 	}
@@ -166,13 +166,13 @@ func TestAllOrNothing(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := t.Context()
 			steps := fstest.MapFS{}
-			for _, name := range []string{"004_init.up.sql", "004_init.down.sql"} {
+			for _, name := range []string{"005_init.up.sql", "005_init.down.sql"} {
 				text, err := fs.ReadFile(migrations.FS, path.Join(x.name, name))
 				must(t, err)
 				steps[path.Join(x.name, name)] = &fstest.MapFile{Data: text}
 			}
-			second := path.Join(x.name, "005_more.up.sql")
-			steps[path.Join(x.name, "005_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
+			second := path.Join(x.name, "006_more.up.sql")
+			steps[path.Join(x.name, "006_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
 			at := migrations.WithSteps(x.at, steps)
 
 			// The first step has created nodes.

@@ -46,7 +46,7 @@ func embed(a *cli.App, f *config.LocalFlags, db string, actions []*saga.Action) 
 			listener.Close()
 		}
 	}()
-	n.services = append(n.services, n.sweep)
+	n.services = append(n.services, n.sweep, n.reclaim)
 	if err := n.start(ctx); err != nil {
 		return nil, err
 	}

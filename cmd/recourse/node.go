@@ -240,6 +240,28 @@ func (n *node) sweep(ctx context.Context) {
 	}
 }
 
+// reclaim frees the space of deleted sagas, until ctx is done.
+func (n *node) reclaim(ctx context.Context) {
+	every := time.NewTicker(time.Minute)
+	defer every.Stop()
+	last := "" // an error that lasts is logged once
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			text := ""
+			if err := n.store.Reclaim(ctx); err != nil && ctx.Err() == nil {
+				text = err.Error()
+			}
+			if text != "" && text != last {
+				n.log.Warn("could not free the space of deleted sagas or prepare that of new ones; the node tries again each minute", "error", text)
+			}
+			last = text
+		}
+	}
+}
+
 // wait waits until the engine has released its sagas, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.close()

@@ -193,7 +193,7 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, site siteOpti
 	}
 	defer stopProfiles()
 	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: site.Vars, Log: log}))
-	n.services = append(n.services, cron.Run, n.sweep)
+	n.services = append(n.services, cron.Run, n.sweep, n.reclaim)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := n.start(ctx); err != nil {

@@ -16,6 +16,7 @@ var retentionTests = []test{
 	{"delete no saga that differs from its copy", deletesNoOther},
 	{"delete no copied child", deletesNoChild},
 	{"hashes of blobs", blobHashes},
+	{"reclaim", reclaims},
 }
 
 // expired ends a saga whose retention has ended.
@@ -147,4 +148,21 @@ func blobHashes(b *bench) {
 	got, err = b.BlobHashes(b.ctx, newID())
 	b.must(err)
 	diff(b, "of no saga", got, nil)
+}
+
+func reclaims(b *bench) {
+	gone, kept := b.expired(time.Hour), b.expired(time.Hour)
+	saga, hash := b.started()
+	b.must(b.Reclaim(b.ctx))
+	diff(b, "deleted", b.deleteCopied(copied(gone)), []uuid.UUID{gone.Saga})
+	for range 2 {
+		b.must(b.Reclaim(b.ctx))
+		_, err := b.Records(b.ctx, gone.Saga, 0, 1)
+		b.wantErr(err, journal.ErrNotFound)
+		diff(b, "records that were not deleted", len(b.records(kept.Saga)), 1)
+	}
+	orphans, err := b.Orphans(b.ctx, 10)
+	b.must(err)
+	diff(b, "orphans", orphans, nil)
+	b.ok(gone, end(saga, hash))
 }

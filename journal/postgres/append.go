@@ -130,7 +130,8 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if lock, needed := lockedBy(batch); needed {
 		stmts = append(stmts, fence(node), lock)
 	}
-	stmts = append(stmts, ownershipGuard(node, batch, dictionaries))
+	near := s.nearest(batch)
+	stmts = append(stmts, ownershipGuard(node, batch, dictionaries, near))
 	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, appliedMessages, changedSagas, newInbox, newBlobs, newTasks, newEvents, withdrawn, sentMessages} {
 		st, err := build(node, batch)
 		if err != nil {
@@ -144,11 +145,18 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 		stmts = append(stmts, quarantine(halted))
 	}
 	if s.preset && simple(batch) {
-		err = s.once(ctx, merged(stmts))
+		err = s.once(ctx, merged(stmts).of(near))
 	} else {
+		for i := range stmts {
+			stmts[i] = stmts[i].of(near)
+		}
 		err = s.transact(ctx, stmts)
 	}
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
+		err = errContested
+	}
+	if code(err) == codeUndefinedTable { // the partition has been dropped
+		s.forget()
 		err = errContested
 	}
 	if errors.Is(err, errContested) {
@@ -213,9 +221,10 @@ func parents(batch []part) (all, withoutReason []pgtype.UUID) {
 // a parent, or gives it a reason, updates its row. Either that transaction commits first, and this
 // one sees it, or it waits for this one, and sees the child. (FOR KEY SHARE would not conflict with
 // it.)
-func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
+func ownershipGuard(node string, batch []part, dictionaries []int64, near *span) stmt {
 	// None of these is NULL, because a comparison with NULL is neither true nor false.
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{}
+	inNear := []bool{}
 	names, versions := newest(batch)
 	parentIDs, withoutReason := parents(batch)
 	for i := range batch {
@@ -223,7 +232,7 @@ func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
 		if a.Start != nil {
 			continue
 		}
-		sagas = append(sagas, id(a.Saga))
+		sagas, inNear = append(sagas, id(a.Saga)), append(inNear, near.has(a.Saga))
 		if len(a.Records) == 0 {
 			before, rows = append(before, 0), append(rows, a.AfterSeq())
 			continue
@@ -237,6 +246,10 @@ func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
 	if len(sagas) == 0 && len(names) == 0 && len(parentIDs) == 0 && len(dictionaries) == 0 {
 		return fence(node)
 	}
+	lastSeq := lastInSpan
+	if slices.Contains(inNear, false) {
+		lastSeq = `CASE WHEN a.near THEN ` + lastInSpan + ` ELSE ` + lastInAny + ` END`
+	}
 	// The planner never turns scalar subqueries into joins, so each is one index lookup, whatever
 	// its statistics say.
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
@@ -245,14 +258,18 @@ func ownershipGuard(node string, batch []part, dictionaries []int64) stmt {
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
 				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents)
 				AND cardinality($10::bigint[]) = (SELECT count(*) FROM dictionaries WHERE id = ANY($10)))::int
-		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, last)
+		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[], $11::bool[]) AS a (id, before, last, near)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND CASE WHEN a.before > 0 THEN ` + lastSeq + ` = a.before WHEN a.last > 0 THEN ` + lastSeq + ` <= a.last ELSE true END`,
-		args: []any{node, sagas, before, fresh, names, versions, rows, parentIDs, withoutReason, dictionaries}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		args: []any{node, sagas, before, fresh, names, versions, rows, parentIDs, withoutReason, dictionaries, inNear}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
-// lastSeq is the seq of the last record of the journal of a, 0 if there is none.
-const lastSeq = `coalesce((SELECT j.last FROM journal j WHERE j.saga_id = a.id ORDER BY j.seq DESC LIMIT 1), 0)`
+// lastInSpan and lastInAny are the seq of the last record of the journal of a, 0 if there is none.
+// The second one is for a saga in any partition. It takes ten times as long.
+const (
+	lastInSpan = `coalesce((SELECT j.last FROM ` + spanName + ` j WHERE j.saga_id = a.id ORDER BY j.seq DESC LIMIT 1), 0)`
+	lastInAny  = `coalesce((SELECT e.last FROM journal_end(a.id) e), 0)`
+)
 
 // newest returns the versions that must be the newest of their definitions, without duplicates.
 func newest(batch []part) (names []string, versions []int32) {

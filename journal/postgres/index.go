@@ -154,7 +154,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 		case parentLive:
 			return journal.ErrParentLive
 		}
-		return remove(ctx, t, []pgtype.UUID{id(saga)})
+		return remove(ctx, t, []pgtype.UUID{id(saga)}, nil)
 	})
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", saga, err)
@@ -175,7 +175,8 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 		if n = len(sagas); err != nil || n == 0 {
 			return err
 		}
-		return remove(ctx, t, sagas)
+		now, later := s.bySpan(sagas)
+		return remove(ctx, t, now, later)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete expired: %w", err)
@@ -184,13 +185,22 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 }
 
 // remove deletes sagas, whose rows are locked, and everything that belongs to them, except their
-// events.
-func remove(ctx context.Context, t session, sagas []pgtype.UUID) error {
+// events. The journals of later wait for Reclaim, by the spans that have them.
+func remove(ctx context.Context, t session, now []pgtype.UUID, later map[*span][]pgtype.UUID) error {
 	b := &pgx.Batch{}
-	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM messages WHERE saga_id = ANY($1)`,
+	if len(now) > 0 {
+		b.Queue(planEach)
+		b.Queue(`DELETE FROM journal WHERE saga_id = ANY($1)`, now)
+	}
+	all := now
+	for p, sagas := range later {
+		b.Queue(deferDelete, id(p.first), sagas)
+		all = append(all, sagas...)
+	}
+	for _, q := range []string{`DELETE FROM messages WHERE saga_id = ANY($1)`,
 		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`,
 		`DELETE FROM blobs WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
-		b.Queue(q, sagas)
+		b.Queue(q, all)
 	}
 	return t.SendBatch(ctx, b).Close()
 }

@@ -167,9 +167,14 @@ func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 	return out, nil
 }
 
+// orphans does not join with deferred_deletes, because the planner does not know how many sagas a
+// row of it has.
+const orphans = `SELECT saga_id FROM journal j WHERE NOT EXISTS (SELECT 1 FROM sagas s WHERE s.id = j.saga_id)
+	EXCEPT SELECT unnest(sagas) FROM deferred_deletes ORDER BY saga_id LIMIT $1`
+
 // Orphans implements journal.Index.
 func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
-	rows, err := s.pool.Query(ctx, `SELECT DISTINCT saga_id FROM journal j WHERE NOT EXISTS (SELECT 1 FROM sagas s WHERE s.id = j.saga_id) ORDER BY saga_id LIMIT $1`, max(limit, 0))
+	rows, err := s.pool.Query(ctx, orphans, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("orphans: %w", err)
 	}

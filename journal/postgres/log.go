@@ -158,12 +158,13 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 	return out, nil
 }
 
-var recordsQuery = `SELECT ` + rowColumns + ` FROM journal j WHERE ` + rowsFrom(`$1`, `$2::bigint`) + ` AND j.seq <= $3::bigint ORDER BY j.seq`
+// recordsQuery finds no records of a deleted saga, whose rows may be left: see Reclaim.
+var recordsQuery = `SELECT ` + rowColumns + ` FROM journal j WHERE ` + rowsFrom(`$1`, `$2::bigint`, ``) + ` AND j.seq <= $3::bigint AND EXISTS (SELECT 1 FROM sagas WHERE id = $1) ORDER BY j.seq`
 
 // Begins implements journal.Log.
 func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	limit = min(max(limit, 0), math.MaxInt32)
-	rows, err := s.pool.Query(ctx, `SELECT `+rowColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), limit)
+	rows, err := s.pool.Query(ctx, `SELECT `+rowColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 AND EXISTS (SELECT 1 FROM sagas s WHERE s.id = journal.saga_id) ORDER BY saga_id, seq`, ids(sagas), limit)
 	if err != nil {
 		return nil, fmt.Errorf("begins: %w", err)
 	}

@@ -90,10 +90,11 @@ func scanRow(rows pgx.Rows) (saga uuid.UUID, r packed.Row, err error) {
 }
 
 // rowsFrom is the condition for the rows of a journal j that packed.Records needs for the records
-// after a seq. Both are SQL expressions.
-func rowsFrom(saga, after string) string {
+// after a seq. Both are SQL expressions. The last argument is a further condition, or empty, for
+// the rows b of the saga; it shows the planner in which partitions they are.
+func rowsFrom(saga, after, within string) string {
 	return `j.saga_id = ` + saga + ` AND j.seq >= coalesce((SELECT min(seq) FROM (SELECT b.seq FROM journal b
-		WHERE b.saga_id = ` + saga + ` AND b.seq <= ` + after + ` ORDER BY b.seq DESC LIMIT 2) b), 0)`
+		WHERE b.saga_id = ` + saga + ` AND b.seq <= ` + after + within + ` ORDER BY b.seq DESC LIMIT 2) b), 0)`
 }
 
 // collectRows collects the rows of a query, which is in the order of sagas and seqs, until they

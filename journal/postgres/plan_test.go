@@ -84,6 +84,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": blobs", text(t, s.pool, `EXPLAIN `+blobsQuery, pgx.QueryExecModeSimpleProtocol, uuid.Nil.String(), [][]byte{{1}, {2}}), "blobs_pkey")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 		uses(state+": what has expired, page by page", generic(t, s, listExpired, "1, NULL, 1"), "Index Scan using sagas_delete")
+		uses(state+": partitions without sagas", generic(t, s, emptySpans, "NULL, NULL, NULL"), "Index Only Scan using sagas_pkey")
 		uses(state+": hashes of blobs", generic(t, s, blobHashes, "NULL"), "blobs_pkey")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")

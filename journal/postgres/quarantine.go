@@ -55,8 +55,8 @@ func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]jour
 }
 
 func halted(ctx context.Context, q session, where string, args ...any) ([]journal.Halted, error) {
-	rows, err := q.Query(ctx, sql(`SELECT s.id, s.definition, s.claims, coalesce(j.seq, 0), j.at, {now} FROM sagas s
-		LEFT JOIN LATERAL (SELECT last AS seq, at FROM journal WHERE saga_id = s.id ORDER BY journal.seq DESC LIMIT 1) j ON true
+	rows, err := q.Query(ctx, sql(`SELECT s.id, s.definition, s.claims, coalesce(j.last, 0), j.at, {now} FROM sagas s
+		CROSS JOIN LATERAL journal_end(s.id) j
 		WHERE `+halting+` AND `+where), args...)
 	if err != nil {
 		return nil, err

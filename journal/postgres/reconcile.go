@@ -41,6 +41,9 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 	if have.fenced {
 		return nil, nil, journal.ErrFenced
 	}
+	if err := s.clearDeferred(ctx, have, batch); err != nil {
+		return nil, nil, err
+	}
 	claimed := map[[2]string]bool{} // keys and unique values of the starts so far
 	ending := map[uuid.UUID]bool{}  // sagas that appends in ready end
 	bounded := map[uuid.UUID]bool{} // sagas that earlier appends of the batch start or end
@@ -185,8 +188,9 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}, parents: map[uuid.UUID]string{}}
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	b.Queue(planEach)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
-	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT last FROM journal WHERE saga_id = sagas.id ORDER BY seq DESC LIMIT 1), 0) FROM sagas WHERE id = ANY($1)`,
+	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT e.last FROM journal_end(sagas.id) e), 0) FROM sagas WHERE id = ANY($1)`,
 		sagas).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var saga snapshotSaga
@@ -254,7 +258,7 @@ func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*s
 // writtenQuery selects the rows that have the records from lo to hi of sagas, and the rows that
 // packed.Records needs before them.
 var writtenQuery = `SELECT ` + rowColumns + ` FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, lo, hi)
-	JOIN journal j ON ` + rowsFrom(`a.id`, `a.lo`) + ` AND j.seq <= a.hi ORDER BY j.saga_id, j.seq`
+	JOIN journal j ON ` + rowsFrom(`a.id`, `a.lo`, ` AND b.saga_id = ANY($1)`) + ` AND j.seq <= a.hi AND j.saga_id = ANY($1) ORDER BY j.saga_id, j.seq`
 
 // readHashes sets the hashes of the records in the rows.
 func (h *snapshot) readHashes(find packed.Finder) error {

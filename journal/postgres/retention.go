@@ -84,7 +84,8 @@ func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) (delet
 		if len(gone) == 0 {
 			return nil
 		}
-		return remove(ctx, t, gone)
+		now, later := s.bySpan(gone)
+		return remove(ctx, t, now, later)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete copied: %w", err)

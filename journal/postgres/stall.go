@@ -20,7 +20,7 @@ var (
 	unclaimed = sql(`SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= {now} - $1::bigint AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT $2`)
 	noProgress = sql(`SELECT id, definition, version, labels, '', at, claims::text FROM (
-			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
+			SELECT *, (SELECT e.at FROM journal_end(s.id) e) AS at FROM sagas s
 			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspected + ` AND ended_at IS NULL
 		) s WHERE at <= {now} - $1::bigint ORDER BY wake_at, id LIMIT $2`)
 	unworked = sql(`SELECT s.id, s.definition, s.version, s.labels, t.path, t.created_at, t.type FROM (

@@ -3,8 +3,8 @@
 // An Append is one round trip and usually one statement, which has the fence, the new rows, the
 // records and the changed rows. All times that decide anything are the database's. Nothing relies
 // on sequences across sagas, nor on LISTEN/NOTIFY, which only shortens the wait for a poll.
-// Advisory locks are used only for a claim of tasks that is repeated while its first attempt is in
-// flight.
+// Advisory locks keep a node from being taken over while it writes, a claim of tasks from being
+// repeated while its first attempt is in flight, and two nodes from changing partitions at once.
 //
 // Behind a pooler in transaction mode, add default_query_exec_mode=exec to the DSN. Then no
 // prepared statements, session settings or LISTEN are used.
@@ -17,6 +17,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,6 +51,8 @@ type Store struct {
 	stop    context.CancelFunc // stops the listener and the lookout
 	work    sync.WaitGroup     // the goroutines that stop stops
 
+	spans  atomic.Pointer[spans]  // the partitions of the journal; nil: not known
+	drops  sync.Map               // name of a partition → when to try again to drop it
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas of a Claim with an unknown result
 
@@ -145,7 +148,14 @@ func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 	if err := check(ctx, migrations.Postgres(dsn, s.lineage.check)); err != nil {
 		return err
 	}
-	return s.reconcileInstallation(ctx, o.ReadOnly)
+	if err := s.reconcileInstallation(ctx, o.ReadOnly); err != nil || o.ReadOnly {
+		return err
+	}
+	if o.Migrate && s.ensureSpans(ctx) == nil { // Reclaim tries again, and returns the error
+		return nil
+	}
+	_, err := s.readSpans(ctx)
+	return err
 }
 
 // Ping implements journal.Store. It locks no row, with a statement that a read-only database

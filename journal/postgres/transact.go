@@ -23,6 +23,10 @@ const (
 	codeSerializationFailure = "40001"
 	codeCompletionUnknown    = "40003"
 	codeDeadlock             = "40P01"
+	codeCheckViolation       = "23514"
+	codeUndefinedTable       = "42P01"
+	codeDuplicateTable       = "42P07"
+	codeLockNotAvailable     = "55P03"
 )
 
 // stmt is one statement of a transaction.
@@ -41,6 +45,12 @@ func (st *stmt) text() string {
 		return st.query
 	}
 	return "WITH " + strings.Join(st.with, ", ") + " " + st.query
+}
+
+// of returns the statement for a partition of the journal.
+func (st stmt) of(p *span) stmt {
+	st.query = strings.ReplaceAll(st.query, spanName, p.name)
+	return st
 }
 
 // begin sets the isolation level, because a DSN or a database may have another default.

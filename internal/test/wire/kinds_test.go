@@ -261,6 +261,23 @@ var operations = append([]operation{
 			},
 		}
 	}},
+	{"Reclaim", "the partition of a day without sagas", func(b *bench) attempt {
+		const partition = "journal_20010101"
+		_, err := b.conn.Exec(context.Background(), `CREATE TABLE IF NOT EXISTS `+partition+` PARTITION OF journal
+			FOR VALUES FROM ('00e3c7a7-3400-0000-0000-000000000000') TO ('00e3cccd-9000-0000-0000-000000000000')`)
+		must(err)
+		tried := false
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error {
+				tried = true
+				return s.Reclaim(ctx)
+			},
+			done: func(journal.Store) (gone bool, err error) {
+				err = b.conn.QueryRow(context.Background(), `SELECT to_regclass('`+partition+`') IS NULL`).Scan(&gone)
+				return gone && tried, err
+			},
+		}
+	}},
 	{"Publish", "a new name", func(b *bench) attempt { return publishing(b, newID().String(), 1) }},
 	{"Publish", "a new version", func(b *bench) attempt {
 		name := newID().String()

@@ -98,7 +98,8 @@ CREATE TRIGGER sagas_relabelled AFTER UPDATE OF labels ON sagas FOR EACH ROW WHE
 CREATE TRIGGER sagas_unlabelled AFTER DELETE ON sagas FOR EACH ROW WHEN (OLD.labels <> '{}') EXECUTE FUNCTION relabel();
 
 -- The journal is insert-only. A row has the records of one append, packed. Its primary key is the
--- compare-and-swap against a second writer.
+-- compare-and-swap against a second writer. Nodes create a partition for each day (UTC), by the time
+-- in the sagas' ids, before the day begins, and drop it when none of its sagas is left.
 CREATE TABLE journal (
     saga_id uuid    NOT NULL,
     at      bigint  NOT NULL, -- of the last record, by the writer's clock
@@ -106,9 +107,28 @@ CREATE TABLE journal (
     last    integer NOT NULL, -- seq of the last record
     data    bytea   NOT NULL,
     PRIMARY KEY (saga_id, seq)
-);
+) PARTITION BY RANGE (saga_id);
 -- The data is compressed already.
 ALTER TABLE journal ALTER COLUMN data SET STORAGE EXTERNAL;
+-- The rows of sagas whose day has no partition, so that a start never fails because of that.
+CREATE TABLE journal_default PARTITION OF journal DEFAULT;
+-- Returns the last row of a saga's journal. The query is planned for each call, because a plan for
+-- all sagas would lock and open all partitions.
+CREATE FUNCTION journal_end(saga uuid, OUT last integer, OUT at bigint) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    EXECUTE 'SELECT j.last, j.at FROM journal j WHERE j.saga_id = $1 ORDER BY j.seq DESC LIMIT 1' INTO last, at USING saga;
+END $$;
+
+-- Deleted sagas whose journals are still there, to be dropped with their partition: one row for
+-- each transaction that deleted sagas of a partition.
+CREATE TABLE deferred_deletes (
+    id         uuid   NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,
+    first      uuid   NOT NULL, -- the least id of the partition
+    sagas      uuid[] NOT NULL,
+    deleted_at bigint NOT NULL
+);
+CREATE INDEX deferred_deletes_first ON deferred_deletes (first);
+CREATE INDEX deferred_deletes_deleted_at ON deferred_deletes (deleted_at);
 
 -- Text that records are like, by which rows of the journal are compressed. Rows of the journal
 -- cannot be read without the text that they name, so none is deleted.

@@ -92,6 +92,15 @@ CREATE TABLE journal (
     PRIMARY KEY (saga_id, seq)
 ) WITHOUT ROWID;
 
+-- Deleted sagas whose journals are still there. SQLite has none, because only partitions of
+-- PostgreSQL are dropped later.
+CREATE TABLE deferred_deletes (
+    id         BLOB    NOT NULL PRIMARY KEY,
+    first      BLOB    NOT NULL,
+    sagas      BLOB    NOT NULL,
+    deleted_at INTEGER NOT NULL
+);
+
 -- Text that records are like, by which rows of the journal are compressed. Rows of the journal
 -- cannot be read without the text that they name, so none is deleted.
 CREATE TABLE dictionaries (
