@@ -73,7 +73,8 @@ func (f *filler) close() { f.db.Close() }
 func (f *filler) prepare(ctx context.Context, saga string) error {
 	columns := `SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid`
 	if f.postgres {
-		columns = `SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() ORDER BY table_name, ordinal_position`
+		columns = `SELECT c.relname::text, a.attname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname, a.attnum`
 	}
 	rows, err := f.db.QueryContext(ctx, columns)
 	if err != nil {
@@ -96,9 +97,28 @@ func (f *filler) prepare(ctx context.Context, saga string) error {
 	if err != nil || rows.Err() != nil {
 		return errors.Join(err, rows.Err())
 	}
+	if f.postgres {
+		if err := f.partition(ctx); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		if name == "sagas" || slices.Contains(of[name], "saga_id") {
 			f.tables = append(f.tables, filledTable{name, f.insert(name, of[name], saga, shift)})
+		}
+	}
+	return nil
+}
+
+// partition gives each day of copies a partition of the journal, as the store does before the day.
+func (f *filler) partition(ctx context.Context) error {
+	const day = 24 * time.Hour
+	least := func(at time.Time) string { return fmt.Sprintf("%012x%020d", at.UnixMilli(), 0) }
+	first := time.UnixMilli(f.first).UTC().Truncate(day)
+	for at := first; at.Before(time.UnixMilli(f.first).Add(growthSpan)); at = at.Add(day) {
+		statement := fmt.Sprintf(`CREATE TABLE journal_%s PARTITION OF journal FOR VALUES FROM ('%s') TO ('%s')`, at.Format("20060102"), least(at), least(at.Add(day)))
+		if _, err := f.db.ExecContext(ctx, statement); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -170,8 +190,10 @@ func (f *filler) vacuum(ctx context.Context) error {
 func (f *filler) sizes(ctx context.Context) (list []TableSize, err error) {
 	query := `SELECT 'all', page_count * page_size, 0, 0, 0, 0 FROM pragma_page_count, pragma_page_size`
 	if f.postgres {
-		query = `SELECT relname, pg_table_size(relid), pg_indexes_size(relid), n_dead_tup, autovacuum_count, autoanalyze_count
-			FROM pg_stat_user_tables WHERE pg_relation_size(relid) > 0 ORDER BY pg_total_relation_size(relid) DESC`
+		query = `SELECT coalesce(p.relname, s.relname), sum(pg_table_size(relid))::bigint, sum(pg_indexes_size(relid))::bigint, sum(n_dead_tup)::bigint,
+				sum(autovacuum_count)::bigint, sum(autoanalyze_count)::bigint
+			FROM pg_stat_user_tables s LEFT JOIN pg_inherits i ON i.inhrelid = relid LEFT JOIN pg_class p ON p.oid = i.inhparent
+			WHERE pg_relation_size(relid) > 0 GROUP BY 1 ORDER BY sum(pg_total_relation_size(relid)) DESC`
 	}
 	rows, err := f.db.QueryContext(ctx, query)
 	if err != nil {
