@@ -155,7 +155,8 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
 		err = errContested
 	}
-	if code(err) == codeUndefinedTable { // the partition has been dropped
+	switch code(err) {
+	case codeUndefinedTable, codeCheckViolation: // a partition has been dropped, or attached, meanwhile
 		s.forget()
 		err = errContested
 	}
@@ -246,9 +247,13 @@ func ownershipGuard(node string, batch []part, dictionaries []int64, near *span)
 	if len(sagas) == 0 && len(names) == 0 && len(parentIDs) == 0 && len(dictionaries) == 0 {
 		return fence(node)
 	}
-	lastSeq := lastInSpan
-	if slices.Contains(inNear, false) {
+	lastSeq := lastInAny
+	switch {
+	case !slices.Contains(inNear, true): // the statement names no partition
+	case slices.Contains(inNear, false):
 		lastSeq = `CASE WHEN a.near THEN ` + lastInSpan + ` ELSE ` + lastInAny + ` END`
+	default:
+		lastSeq = lastInSpan
 	}
 	// The planner never turns scalar subqueries into joins, so each is one index lookup, whatever
 	// its statistics say.

@@ -84,10 +84,12 @@ func (s *Store) dropSpans(ctx context.Context) error {
 	}
 	var errs []error
 	for _, name := range empty {
-		switch err := s.dropSpan(ctx, over[name]); {
-		case errors.Is(err, errBusy):
-			s.drops.Store(name, have.at.Add(dropAgain))
-		case err != nil:
+		err := s.dropSpan(ctx, over[name])
+		if err == nil {
+			continue
+		}
+		s.drops.Store(name, have.at.Add(dropAgain))
+		if !errors.Is(err, errBusy) {
 			errs = append(errs, fmt.Errorf("drop the partition %s of the journal: %w", name, err))
 		}
 	}
@@ -122,7 +124,7 @@ func (s *Store) dropSpan(ctx context.Context, p *span) error {
 func dropStatements(p *span) []string {
 	first, after := `'`+p.first.String()+`'`, `'`+p.after.String()+`'`
 	return []string{
-		lockSpans, `SET LOCAL synchronous_commit = local`, `SET LOCAL statement_timeout = '5min'`, joinMany,
+		lockSpans, noStandby, `SET LOCAL statement_timeout = '5min'`, joinMany,
 		`SELECT 1 / (NOT EXISTS (WITH gone AS MATERIALIZED (SELECT unnest(sagas) AS id FROM deferred_deletes WHERE first = ` + first + `)
 			SELECT 1 FROM ` + p.name + ` j WHERE NOT EXISTS (SELECT 1 FROM gone WHERE gone.id = j.saga_id)))::int`,
 		lockBriefly,
@@ -137,17 +139,21 @@ func dropStatements(p *span) []string {
 // of deferred_deletes has.
 const joinMany = `SET LOCAL enable_nestloop = off`
 
-// overdue selects deleted sagas whose journals wait for a drop that has not come.
-var overdue = sql(`SELECT id, sagas FROM deferred_deletes WHERE deleted_at <= {now} - $1::bigint ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED`)
+// overdue selects deleted sagas whose journals wait for a drop that has not come: up to $2 of one
+// row, and whether the row has more.
+var overdue = sql(`SELECT id, sagas[1:$2::int], cardinality(sagas) > $2::int FROM deferred_deletes
+	WHERE deleted_at <= {now} - $1::bigint ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED`)
 
-// deleteDeferred deletes the journals of sagas that were deleted long ago.
+// deleteDeferred deletes the journals of sagas that were deleted long ago, fewer in a transaction
+// if it takes too long, because journals may be very long.
 func (s *Store) deleteDeferred(ctx context.Context) error {
-	for {
+	for most := 100; ; {
 		found := false
 		err := s.tx(ctx, func(t session) error {
 			var row pgtype.UUID
 			var sagas []pgtype.UUID
-			err := t.QueryRow(ctx, overdue, deferFor.Milliseconds()).Scan(&row, &sagas)
+			var more bool
+			err := t.QueryRow(ctx, overdue, deferFor.Milliseconds(), most).Scan(&row, &sagas, &more)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
@@ -158,10 +164,17 @@ func (s *Store) deleteDeferred(ctx context.Context) error {
 			b := &pgx.Batch{}
 			b.Queue(planEach)
 			b.Queue(deleteWithout, sagas)
-			b.Queue(`DELETE FROM deferred_deletes WHERE id = $1`, row)
+			if more {
+				b.Queue(`UPDATE deferred_deletes SET sagas = sagas[$2::int + 1:] WHERE id = $1`, row, most)
+			} else {
+				b.Queue(`DELETE FROM deferred_deletes WHERE id = $1`, row)
+			}
 			return t.SendBatch(ctx, b).Close()
 		})
-		if err != nil || !found {
+		switch {
+		case code(err) == codeQueryCanceled && most > 1 && ctx.Err() == nil:
+			most /= 2
+		case err != nil || !found:
 			return err
 		}
 	}
@@ -177,7 +190,8 @@ const deleteWithout = `DELETE FROM journal WHERE saga_id = ANY($1) AND NOT EXIST
 
 var deferDelete = sql(`INSERT INTO deferred_deletes (first, sagas, deleted_at) VALUES ($1, $2, {now})`)
 
-// clearDeferred deletes the journals of deleted sagas under whose ids sagas start again.
+// clearDeferred deletes the journals of deleted sagas under whose ids sagas start again, which are
+// no longer deleted ones from then on.
 func (s *Store) clearDeferred(ctx context.Context, have *snapshot, batch []part) error {
 	var again []pgtype.UUID
 	for i := range batch {
@@ -192,6 +206,7 @@ func (s *Store) clearDeferred(ctx context.Context, have *snapshot, batch []part)
 		b := &pgx.Batch{}
 		b.Queue(planEach)
 		b.Queue(deleteWithout+` AND EXISTS (SELECT 1 FROM deferred_deletes d WHERE journal.saga_id = ANY(d.sagas))`, again)
+		b.Queue(`UPDATE deferred_deletes SET sagas = ARRAY(SELECT u FROM unnest(sagas) u WHERE u <> ALL($1)) WHERE sagas && $1`, again)
 		return t.SendBatch(ctx, b).Close()
 	})
 }

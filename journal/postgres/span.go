@@ -57,8 +57,9 @@ func (p *span) bounds() string {
 	return fmt.Sprintf("FOR VALUES FROM ('%s') TO ('%s')", p.first, p.after)
 }
 
+// has reports whether a saga is in the span. A nil span has none.
 func (p *span) has(saga uuid.UUID) bool {
-	return journal.CompareID(saga, p.first) >= 0 && journal.CompareID(saga, p.after) < 0
+	return p != nil && journal.CompareID(saga, p.first) >= 0 && journal.CompareID(saga, p.after) < 0
 }
 
 // spans are the partitions that the database had at a time, in the order of their ids. A partition
@@ -134,14 +135,14 @@ func (s *Store) ensureSpans(ctx context.Context) error {
 				continue
 			}
 		}
-		switch busy := errors.Is(err, errBusy); {
-		case err == nil:
+		if err == nil {
 			made = true
-		case !busy || begin.Sub(have.at) < spanNeeded:
-			return fmt.Errorf("create the partition %s of the journal, without which its rows go to %s: %w", p.name, defaultSpan, err)
-		default:
-			return nil // the next call tries again
+			continue
 		}
+		if !errors.Is(err, errBusy) || begin.Sub(have.at) < spanNeeded {
+			return fmt.Errorf("create the partition %s of the journal, without which its rows go to %s: %w", p.name, defaultSpan, err)
+		}
+		break // the next call tries again
 	}
 	if made {
 		_, err = s.readSpans(ctx)
@@ -155,12 +156,16 @@ var errBusy = errors.New("other transactions use the partition")
 // lockBriefly limits how long a statement waits for a lock, because others queue for it.
 const lockBriefly = `SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = '2s'`
 
+// noStandby makes a commit not wait for a standby, because others wait for its locks. If a failover
+// loses it, the next call repeats what it did.
+const noStandby = `SET LOCAL synchronous_commit = local`
+
 // makeSpan creates a partition, unless another node does so at the moment. To attach it locks the
 // table against other changes of its partitions, but not against writers. It locks the default
 // partition completely, and reads all of it, because its rows must not belong to the new one. If
 // some do, the span stays in the default partition. This fails first, without that lock.
 func (s *Store) makeSpan(ctx context.Context, p *span) error {
-	err := s.atOnce(ctx, lockBriefly, lockSpans,
+	err := s.atOnce(ctx, lockBriefly, noStandby, lockSpans,
 		`SELECT 1 / (NOT EXISTS (SELECT 1 FROM `+defaultSpan+` WHERE saga_id >= '`+p.first.String()+`' AND saga_id < '`+p.after.String()+`'))::int`,
 		`CREATE TABLE `+p.name+` (LIKE journal INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STORAGE)`,
 		`ALTER TABLE journal ATTACH PARTITION `+p.name+` `+p.bounds())
@@ -196,8 +201,8 @@ func (s *Store) atOnce(ctx context.Context, statements ...string) error {
 const spanName = "{span}"
 
 // nearest returns the partition that has most of the sagas that a batch continues: that of the
-// newest one. Statements use it by its name, because a statement on the whole journal locks and
-// opens all partitions.
+// newest one; nil: it is not known, or a batch has only starts. Statements use it by its name,
+// because a statement on the whole journal locks and opens all partitions.
 func (s *Store) nearest(batch []part) *span {
 	newest := uuid.Nil
 	for i := range batch {
@@ -210,7 +215,7 @@ func (s *Store) nearest(batch []part) *span {
 			return p
 		}
 	}
-	return &span{name: defaultSpan}
+	return nil
 }
 
 // forget makes the store no longer use partitions by name until it has read which there are.

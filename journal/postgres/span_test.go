@@ -16,6 +16,9 @@ import (
 	"recourse/journal"
 )
 
+// spanNode is as long as a real node's name, so it has a dictionary.
+const spanNode = "span-bench-018f0000000070008000000000000001"
+
 // spanBench is a store with a registered node, and a connection to its database.
 type spanBench struct {
 	*testing.T
@@ -33,7 +36,7 @@ func newSpanBench(t *testing.T) *spanBench {
 	b.conn, err = pgx.Connect(t.Context(), b.dsn)
 	b.must(err)
 	t.Cleanup(func() { b.conn.Close(context.WithoutCancel(t.Context())) })
-	_, err = b.Register(t.Context(), "node", time.Hour)
+	_, err = b.Register(t.Context(), spanNode, time.Hour)
 	b.must(err)
 	return b
 }
@@ -99,7 +102,7 @@ func (b *spanBench) at(at time.Time) uuid.UUID {
 
 func (b *spanBench) append(a journal.Append) {
 	b.Helper()
-	out, err := b.Append(b.Context(), "node", []journal.Append{a})
+	out, err := b.Append(b.Context(), spanNode, []journal.Append{a})
 	b.must(err)
 	b.must(out[0].Err)
 }
@@ -107,7 +110,7 @@ func (b *spanBench) append(a journal.Append) {
 // started starts a saga, and returns what it has appended.
 func (b *spanBench) started(saga uuid.UUID) journal.Append {
 	b.Helper()
-	r := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: "node", Data: []byte(`{}`)}
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: spanNode, Data: []byte(`{}`)}
 	journal.Seal(saga, nil, &r)
 	a := journal.Append{Saga: saga, Start: &journal.Start{Definition: "d", Version: 1, SHA256: strings.Repeat("00", 32)},
 		Records: []journal.Record{r}, Row: &journal.Row{Status: "running", Seq: 1}}
@@ -119,7 +122,7 @@ func (b *spanBench) started(saga uuid.UUID) journal.Append {
 func (b *spanBench) goOn(a journal.Append, row *journal.Row) journal.Append {
 	b.Helper()
 	last := a.Records[len(a.Records)-1]
-	r := journal.Record{Seq: last.Seq + 1, At: last.At, Kind: journal.Woke, Node: "node", Data: []byte(`{}`)}
+	r := journal.Record{Seq: last.Seq + 1, At: last.At, Kind: journal.Woke, Node: spanNode, Data: []byte(`{}`)}
 	journal.Seal(a.Saga, last.Hash, &r)
 	next := journal.Append{Saga: a.Saga, Records: []journal.Record{r}, Row: row, Release: row != nil}
 	b.append(next)
@@ -342,6 +345,37 @@ func TestDeletedIDStartsAgain(t *testing.T) {
 	b.wantRecords(saga, 1)
 	b.ended(again)
 	b.wantRecords(saga, 2)
+	b.exec(`DELETE FROM sagas WHERE id = $1`, saga)
+	b.wantOrphans(saga) // it was not deleted, but has lost its row
+}
+
+// Journals that waited for long are deleted a few at a time, whatever their number.
+func TestDeferredInParts(t *testing.T) {
+	b := newSpanBench(t)
+	p := b.past()
+	b.started(b.idIn(p))
+	b.expired(b.idIn(p))
+	b.deletes(1)
+	b.exec(`UPDATE deferred_deletes SET deleted_at = deleted_at - $1, sagas = ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 250)) || sagas`, deferFor.Milliseconds())
+	b.reclaim()
+	b.wantRows(p.name, 1)
+	b.wantRows("deferred_deletes", 0)
+}
+
+// A start names no partition, so it does not wait for one that changes.
+func TestStartWaitsForNoSpan(t *testing.T) {
+	b := newSpanBench(t)
+	tx, err := b.conn.Begin(t.Context())
+	b.must(err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), `LOCK TABLE `+defaultSpan+` IN ACCESS EXCLUSIVE MODE`)
+	b.must(err)
+	today := spanAt(time.Now())
+	begun := time.Now()
+	b.started(b.idIn(&today))
+	if took := time.Since(begun); took > 8*time.Second { // less than lock_timeout
+		t.Errorf("it took %v", took)
+	}
 }
 
 // A journal whose saga has lost its row without a deletion is not dropped, nor deleted.
@@ -472,6 +506,7 @@ func TestUsesOneSpan(t *testing.T) {
 		a = b.goOn(a, nil)
 		b.wantRecords(a.Saga, min(int(a.Records[0].Seq), 10))
 	}
+	fresh := b.another() // its connections have no plans
 	tx, err := b.conn.Begin(t.Context())
 	b.must(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
@@ -484,7 +519,10 @@ func TestUsesOneSpan(t *testing.T) {
 	for range 3 {
 		a = b.goOn(a, nil)
 	}
-	b.wantRecords(a.Saga, 10)
+	b.Store = fresh
+	for range 8 {
+		b.wantRecords(a.Saga, 10)
+	}
 	b.ended(a)
 	if err := b.Delete(t.Context(), a.Saga); err != nil {
 		t.Error(err)
@@ -501,15 +539,15 @@ func TestBatchOfManySpans(t *testing.T) {
 	var batch []journal.Append
 	for _, saga := range []uuid.UUID{b.idIn(past), {15: 1}, b.idIn(&today)} {
 		last := b.started(saga).Records[0]
-		r := journal.Record{Seq: 2, At: last.At, Kind: journal.Woke, Node: "node", Data: []byte(`{}`)}
+		r := journal.Record{Seq: 2, At: last.At, Kind: journal.Woke, Node: spanNode, Data: []byte(`{}`)}
 		journal.Seal(saga, last.Hash, &r)
 		batch = append(batch, journal.Append{Saga: saga, Records: []journal.Record{r}})
 	}
 	gap := batch[0]
-	gap.Records = []journal.Record{{Seq: 4, At: time.UnixMilli(1).UTC(), Kind: journal.Woke, Node: "node", Data: []byte(`{}`)}}
+	gap.Records = []journal.Record{{Seq: 4, At: time.UnixMilli(1).UTC(), Kind: journal.Woke, Node: spanNode, Data: []byte(`{}`)}}
 	journal.Seal(gap.Saga, nil, &gap.Records[0])
 	for i, want := range []error{journal.ErrConflict, nil, nil} {
-		out, err := b.Append(t.Context(), "node", []journal.Append{[]journal.Append{gap, batch[0], batch[0]}[i], batch[1], batch[2]})
+		out, err := b.Append(t.Context(), spanNode, []journal.Append{[]journal.Append{gap, batch[0], batch[0]}[i], batch[1], batch[2]})
 		b.must(err)
 		if !errors.Is(out[0].Err, want) || out[1].Err != nil || out[2].Err != nil {
 			t.Errorf("%d: %v", i, out)

@@ -25,6 +25,7 @@ const (
 	codeDeadlock             = "40P01"
 	codeCheckViolation       = "23514"
 	codeUndefinedTable       = "42P01"
+	codeQueryCanceled        = "57014"
 	codeDuplicateTable       = "42P07"
 	codeLockNotAvailable     = "55P03"
 )
@@ -47,8 +48,11 @@ func (st *stmt) text() string {
 	return "WITH " + strings.Join(st.with, ", ") + " " + st.query
 }
 
-// of returns the statement for a partition of the journal.
+// of returns the statement for a partition of the journal. If p is nil, it names none.
 func (st stmt) of(p *span) stmt {
+	if p == nil {
+		return st
+	}
 	st.query = strings.ReplaceAll(st.query, spanName, p.name)
 	return st
 }
