@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -63,5 +65,46 @@ func BenchmarkStart(b *testing.B) {
 		if w.status != http.StatusCreated {
 			b.Fatalf("status %d", w.status)
 		}
+	}
+}
+
+// timedAppends is a store that notes how long its commits take.
+type timedAppends struct {
+	journal.Store
+	took chan<- time.Duration
+}
+
+func (s timedAppends) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	began := time.Now()
+	results, err := s.Store.Append(ctx, node, batch)
+	if batch[0].Start != nil {
+		s.took <- time.Since(began)
+	}
+	return results, err
+}
+
+// BenchmarkFirstRequest measures how long a start takes until its first request arrives, and its
+// commit.
+func BenchmarkFirstRequest(b *testing.B) {
+	for _, name := range []string{"sqlite", "postgres"} {
+		b.Run(name, func(b *testing.B) {
+			commits, arrived := make(chan time.Duration, 1), make(chan time.Time, 1)
+			remote := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- time.Now() }))
+			defer remote.Close()
+			x := newFixtureOn(b, timedAppends{stores[name](b), commits})
+			x.publish("saga: x\nsteps:\n  - {id: say, http: POST " + remote.URL + ", body: {}, compensate: none}\n")
+			var requests, starts []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				x.do("POST", "/v1/sagas", `{"definition":"x"}`, header{"Prefer", "wait=30"}).want(201)
+				requests, starts = append(requests, (<-arrived).Sub(began)), append(starts, <-commits)
+			}
+			p50 := func(list []time.Duration) float64 {
+				slices.Sort(list)
+				return list[len(list)/2].Seconds() * 1000
+			}
+			b.ReportMetric(p50(requests), "p50-ms")
+			b.ReportMetric(p50(starts), "p50-ms-commit")
+		})
 	}
 }
