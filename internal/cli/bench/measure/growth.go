@@ -117,9 +117,11 @@ func (c *GrowthConfig) fill(ctx context.Context, f *filler, run *GrowthRun) erro
 	if err := f.fill(ctx, run.Ended, c.Progress); err != nil {
 		return err
 	}
-	if n := f.copies - before; n > 0 {
-		run.Filled = round(float64(n) / time.Since(began).Seconds())
+	n := f.copies - before
+	if n == 0 {
+		return nil // statistics of an almost empty database would mislead the planner afterwards
 	}
+	run.Filled = round(float64(n) / time.Since(began).Seconds())
 	began = time.Now()
 	err := f.vacuum(ctx)
 	run.Vacuum = round(time.Since(began).Seconds())
@@ -187,6 +189,9 @@ func (r *GrowthReport) Print(w io.Writer) error {
 		}
 		for _, t := range run.Tables {
 			tables = append(tables, strings.Split(fmt.Sprintf("%d|%s|%.1f|%.1f|%d|%d|%d", run.Ended, t.Name, float64(t.Table)/(1<<20), float64(t.Indexes)/(1<<20), t.Dead, t.Vacuums, t.Analyzes), "|"))
+		}
+		if run.Filled == 0 {
+			continue
 		}
 		fmt.Fprintf(w, "%d ended sagas: filled at %.0f/s, VACUUM and ANALYZE took %.1f s\n", run.Ended, run.Filled, run.Vacuum)
 	}
