@@ -224,8 +224,8 @@ func (n *node) start(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes expired replies of idempotency keys, until ctx is done.
-func (n *node) sweep(ctx context.Context) {
+// eachMinute calls f once a minute, until ctx is done.
+func eachMinute(ctx context.Context, f func()) {
 	every := time.NewTicker(time.Minute)
 	defer every.Stop()
 	for {
@@ -233,33 +233,33 @@ func (n *node) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			if _, err := n.store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
-				n.log.Warn("could not delete old replies; the next try is in a minute", "error", err)
-			}
+			f()
 		}
 	}
 }
 
+// sweep deletes expired replies of idempotency keys, until ctx is done.
+func (n *node) sweep(ctx context.Context) {
+	eachMinute(ctx, func() {
+		if _, err := n.store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
+			n.log.Warn("could not delete old replies; the next try is in a minute", "error", err)
+		}
+	})
+}
+
 // reclaim frees the space of deleted sagas, until ctx is done.
 func (n *node) reclaim(ctx context.Context) {
-	every := time.NewTicker(time.Minute)
-	defer every.Stop()
 	last := "" // an error that lasts is logged once
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-			text := ""
-			if err := n.store.Reclaim(ctx); err != nil && ctx.Err() == nil {
-				text = err.Error()
-			}
-			if text != "" && text != last {
-				n.log.Warn("could not free the space of deleted sagas or prepare that of new ones; the node tries again each minute", "error", text)
-			}
-			last = text
+	eachMinute(ctx, func() {
+		text := ""
+		if err := n.store.Reclaim(ctx); err != nil && ctx.Err() == nil {
+			text = err.Error()
 		}
-	}
+		if text != "" && text != last {
+			n.log.Warn("could not free the space of deleted sagas or prepare that of new ones; the node tries again each minute", "error", text)
+		}
+		last = text
+	})
 }
 
 // wait waits until the engine has released its sagas, after start's ctx is done.

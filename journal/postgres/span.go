@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,15 +40,7 @@ type span struct {
 func spanAt(at time.Time) span {
 	begin := at.UTC().Truncate(spanLength)
 	end := begin.Add(spanLength)
-	return span{name: begin.Format("journal_20060102"), first: idAt(begin), after: idAt(end), end: end}
-}
-
-// idAt returns the least id of a time, which may be Nil.
-func idAt(at time.Time) (id uuid.UUID) {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(at.UnixMilli()))
-	copy(id[:6], b[2:])
-	return id
+	return span{name: begin.Format("journal_20060102"), first: journal.FirstID(begin), after: journal.FirstID(end), end: end}
 }
 
 // bounds returns the bounds of the span's partition, as the database prints them.
@@ -197,7 +188,8 @@ func (s *Store) atOnce(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// spanName stands for the name of a partition in the text of a statement.
+// spanName stands for the name of a partition in the text of a statement. It is replaced last,
+// because mergedTexts would keep the texts of each day.
 const spanName = "{span}"
 
 // nearest returns the partition that has most of the sagas that a batch continues: that of the

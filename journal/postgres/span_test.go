@@ -85,6 +85,15 @@ func (b *spanBench) past() *span {
 	return &p
 }
 
+// deleted returns the span of such a day, whose only saga was deleted.
+func (b *spanBench) deleted() *span {
+	b.Helper()
+	p := b.past()
+	b.expired(b.idIn(p))
+	b.deletes(1)
+	return p
+}
+
 // idIn returns a new id of a span.
 func (b *spanBench) idIn(p *span) uuid.UUID {
 	b.n++
@@ -95,7 +104,7 @@ func (b *spanBench) idIn(p *span) uuid.UUID {
 
 func (b *spanBench) at(at time.Time) uuid.UUID {
 	b.n++
-	u := idAt(at)
+	u := journal.FirstID(at)
 	u[6], u[8], u[15] = 0x70, 0x80, b.n
 	return u
 }
@@ -399,9 +408,7 @@ func TestKeepsOrphans(t *testing.T) {
 // A partition that somebody reads is dropped later. Meanwhile nobody waits for the drop.
 func TestDropDoesNotWait(t *testing.T) {
 	b := newSpanBench(t)
-	p := b.past()
-	b.expired(b.idIn(p))
-	b.deletes(1)
+	p := b.deleted()
 	tx, err := b.conn.Begin(t.Context())
 	b.must(err)
 	_, err = tx.Exec(t.Context(), `LOCK TABLE journal IN ACCESS SHARE MODE`)
@@ -425,9 +432,7 @@ func TestDropDoesNotWait(t *testing.T) {
 // A saga that starts while its partition is about to be dropped prevents that.
 func TestStartBeforeDrop(t *testing.T) {
 	b := newSpanBench(t)
-	p := b.past()
-	b.expired(b.idIn(p))
-	b.deletes(1)
+	p := b.deleted()
 	late := b.started(b.idIn(p))
 	if err := b.dropSpan(t.Context(), p); !errors.Is(err, errBusy) {
 		t.Errorf("err = %v", err)
@@ -438,9 +443,7 @@ func TestStartBeforeDrop(t *testing.T) {
 // A drop that ends before its commit leaves everything, and the next one finds it.
 func TestDropIsOneTransaction(t *testing.T) {
 	b := newSpanBench(t)
-	p := b.past()
-	b.expired(b.idIn(p))
-	b.deletes(1)
+	p := b.deleted()
 	statements := dropStatements(p)
 	for n := range statements {
 		if err := b.atOnce(t.Context(), append(statements[:n+1:n+1], `SELECT 1 / 0`)...); code(err) != codeDivisionByZero {
@@ -457,9 +460,7 @@ func TestDropIsOneTransaction(t *testing.T) {
 // Nodes may create and drop partitions at once, while others write.
 func TestNodesReclaimAtOnce(t *testing.T) {
 	b := newSpanBench(t)
-	p := b.past()
-	b.expired(b.idIn(p))
-	b.deletes(1)
+	p := b.deleted()
 	var missing []string
 	for i := range spansAhead {
 		name := spanAt(b.now().Add(time.Duration(i+1) * spanLength)).name
