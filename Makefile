@@ -70,9 +70,9 @@ check: vet test-short ## run this before each commit: vet and test-short
 
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
-# Every other run has other load at the same time.
-flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that failed
-	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED))" $(FLAKY_PKGS)
+# As in test, the drivers run without the race detector. A crowd needs more connections.
+flaky: ## run each package's tests FLAKY_RUNS times, half of them crowded, and list the tests that failed
+	$(GO) run ./internal/test/pgserver/run -c max_connections=1000 -- $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED) $(DRIVERS))" $(FLAKY_PKGS)
 
 MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./saga/machine ./api
 # Of api the files that say who may do what, and what a person's decision does: all of them would

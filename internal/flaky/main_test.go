@@ -45,11 +45,11 @@ func TestThird(t *testing.T) {
 	t.Chdir(dir)
 	var out strings.Builder
 	logs := filepath.Join(dir, "logs")
-	failed, err := all(t.Context(), &out, options{runs: 6, most: time.Minute, logs: logs}, []string{"./..."})
+	failed, err := all(t.Context(), &out, options{runs: 6, timeout: time.Minute, logs: logs}, []string{"./..."})
 	if err != nil || !failed {
 		t.Fatalf("failed %v, %v", failed, err)
 	}
-	for _, want := range []string{"FAIL sample/b", "6 runs, 3 of them under other load, 2 failed,", "\n       TestThird/sub: 2 of 6\n", "ok   sample/c", ", 0 failed,"} {
+	for _, want := range []string{"FAIL sample/b", "failed: sample/b, run 3: TestThird/sub; see ", "6 runs, 3 of them crowded, 2 failed,", "\n       TestThird/sub: 2 of 6\n", "ok   sample/c", ", 0 failed,"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}
