@@ -12,7 +12,7 @@ import (
 
 // An agent refunds an order and writes a report. If it is killed and started again, it repeats
 // neither; if it gives up, the refund is undone.
-func Example() {
+func Example() { //nolint:testableexamples // it needs a server
 	ctx := context.Background()
 	c := client.New("http://127.0.0.1:8080", os.Getenv("RECOURSE_API_KEY"))
 	s, err := c.Open(ctx, client.Open{Name: "support", Actions: []string{"refund"}, Key: "ticket-7"})

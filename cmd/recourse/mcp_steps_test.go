@@ -157,7 +157,7 @@ func TestToolsVerify(t *testing.T) {
 	t.Parallel()
 	secret := []string{"RECOURSE_SECRET_SHOP=canary-51"}
 	const def = "saga: v\nsteps:\n  - id: it\n    mcp: {server: shop, tool: book}\n    timeout: 2s\n    compensate: none\n    in_doubt: {verify: {mcp: {server: shop, tool: %s}, found: result.structured.there == true, output: found, after: 1ms}}\n"
-	cfg, ledger := toolServer(t, ways[0], mcpserver.Config{Faults: []string{mcpserver.After}})
+	cfg, _ := toolServer(t, ways[0], mcpserver.Config{Faults: []string{mcpserver.After}})
 	if r := run(t, secret, "run", file(t, "v.yaml", fmt.Sprintf(def, "look")), "--config", cfg); r.code != cli.OK {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
@@ -165,7 +165,7 @@ func TestToolsVerify(t *testing.T) {
 		// The second call of book has no fault, so nothing is verified.
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	cfg, ledger = toolServer(t, ways[0], mcpserver.Config{Faults: []string{mcpserver.After}})
+	cfg, ledger := toolServer(t, ways[0], mcpserver.Config{Faults: []string{mcpserver.After}})
 	r := run(t, secret, "run", file(t, "w.yaml", fmt.Sprintf(def, "cancel")), "--config", cfg)
 	if _, calls := mcpserver.Ledger(ledger, "cancel"); r.code != cli.Failed || len(calls) > 0 || !strings.Contains(r.errOut, "unknown whether") {
 		t.Errorf("exit %d, %d calls: %s%s", r.code, len(calls), r.out, r.errOut)
@@ -184,7 +184,7 @@ func TestToolsRefuse(t *testing.T) {
 		says                     string
 	}{
 		{"a declared refusal", "shop", "book", "expect: {refused: \"result.is_error && result.content[0].text == 'sold out'\", error: sold_out}", []string{mcpserver.ErrorNone}, cli.Failed, "sold_out"},
-		{"no such tool", "shop", "boook", "", nil, cli.Failed, "has no tool boook, it has book, cancel, look, put"},
+		{"no such tool", "shop", "bok", "", nil, cli.Failed, "has no tool bok, it has book, cancel, look, put"},
 		{"no such server", "shup", "book", "", nil, cli.Usage, "unknown_server"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

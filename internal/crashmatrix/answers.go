@@ -346,9 +346,7 @@ func (a *answers) status(path string, v *saga.Verify, roots map[string]any, e *e
 	} else {
 		values = []any{[]any{}, json.Number("0"), false, nil, ""}
 	}
-	for _, word := range a.words {
-		values = append(values, word)
-	}
+	values = append(values, a.words...)
 	return search(paths, values, func(doc any) bool {
 		raw := expr.AppendJSON(nil, doc)
 		env := maps.Clone(expr.MapEnv(roots))

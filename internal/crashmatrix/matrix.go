@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -110,9 +111,7 @@ func newPlan(def *saga.Definition, o Options) (*plan, error) {
 		}
 	}
 	vars := make(map[string]json.RawMessage)
-	for name, value := range o.Vars {
-		vars[name] = value
-	}
+	maps.Copy(vars, o.Vars)
 	for _, name := range def.VarsUsed {
 		declared := slices.ContainsFunc(def.Vars, func(v saga.Var) bool { return v.Name == name })
 		if vars[name] == nil && !declared {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -213,7 +214,7 @@ func appendLine(path string, text []byte) (err error) {
 	if err != nil {
 		return fmt.Errorf("the file of anchors: %w", err)
 	}
-	line := append(text, '\n')
+	line := slices.Concat(text, []byte("\n"))
 	last := []byte("\n")
 	if size := info.Size(); size > 0 {
 		if _, err := f.ReadAt(last, size-1); err != nil {

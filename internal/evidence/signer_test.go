@@ -67,7 +67,7 @@ func (r *rig) set() *Set {
 	r.Helper()
 	f, err := os.Open(r.file)
 	r.must(err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	s := NewSet([]ed25519.PublicKey{public(1)})
 	r.must(s.Read("a", f))
 	return s

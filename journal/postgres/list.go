@@ -143,18 +143,20 @@ func (w *indexScans) list(c *conditions, f *journal.Filter) (string, error) {
 			fence = limit
 		}
 	}
-	parts := make([]string, len(w.each))
-	for i, y := range w.each {
+	parts := make([]string, 0, len(w.each)+1)
+	for _, y := range w.each {
 		between := y.between(c, f)
+		query := ""
 		switch {
 		case y.table != "sagas":
-			parts[i] = headColumns + ` FROM (SELECT * FROM ` + y.table + between + y.order() + fence + `) g
+			query = headColumns + ` FROM (SELECT * FROM ` + y.table + between + y.order() + fence + `) g
 				CROSS JOIN LATERAL (SELECT * FROM sagas WHERE id = g.saga_id OFFSET 0) s` + c.String() + y.order() + limit
 		case len(c.where) == 0:
-			parts[i] = headColumns + ` FROM sagas` + between + y.order() + limit
+			query = headColumns + ` FROM sagas` + between + y.order() + limit
 		default:
-			parts[i] = headColumns + ` FROM (SELECT * FROM sagas` + between + y.order() + fence + `) s` + c.String() + y.order() + limit
+			query = headColumns + ` FROM (SELECT * FROM sagas` + between + y.order() + fence + `) s` + c.String() + y.order() + limit
 		}
+		parts = append(parts, query)
 	}
 	if w.owned {
 		query, err := ownedIn(c, f)

@@ -320,7 +320,7 @@ func (m *Machine) BeginFork(f ForkOptions, records []journal.Record, o StartOpti
 	}
 	d, unique, wrong := Begin(m.def, o)
 	if f.Input == nil {
-		d.Input = json.RawMessage(slices.Clone(m.started.Input))
+		d.Input = slices.Clone(m.started.Input)
 	}
 	was, more := m.wrongFork(&f, records)
 	if wrong = append(wrong, more...); len(wrong) > 0 {

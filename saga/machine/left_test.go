@@ -73,7 +73,7 @@ func (h *hand) reply(path, text string) {
 	h.ends(path, "", parseAnswer(h.t, text))
 }
 
-// ends ends the attempt in flight of a step; way "": in either way.
+// ends finishes the attempt in flight of a step; way "": in either way.
 func (h *hand) ends(path string, way journal.Way, a saga.Answer) {
 	h.t.Helper()
 	for i, s := range h.open {

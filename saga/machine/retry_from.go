@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -277,7 +276,7 @@ func (n *node) isChild() bool {
 func (m *Machine) BeginRetry(p RetryPlan, records []journal.Record, o StartOptions) (saga.StartedData, string, []saga.Finding) {
 	o.Version, o.Input, o.Labels, o.RetryOf, o.Parent = int(m.started.Version), m.started.Input, m.labels, m.id, nil
 	d, unique, wrong := Begin(m.def, o)
-	d.Input = json.RawMessage(slices.Clone(m.started.Input))
+	d.Input = slices.Clone(m.started.Input)
 	d.RetryFrom, d.Reused, d.Origin = p.From, p.Reused, records
 	return d, unique, wrong
 }

@@ -265,7 +265,7 @@ func (r *recording) add(rec *journal.Record) error {
 	case *saga.CommandData:
 		if d.Rejected != nil {
 			r.refused[rec.Seq] = true
-			return nil
+			return nil //nolint:nilerr // the refusal is part of what is replayed
 		}
 		message, _ := uuid.FromString(d.Message)
 		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: commandOf(rec, d)})

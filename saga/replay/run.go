@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -65,12 +66,8 @@ func (r *run) result() (Result, error) {
 func (r *run) start() error {
 	d := r.rec.started
 	vars := make(map[string]json.RawMessage, len(r.vars)+len(d.Vars))
-	for name, value := range r.vars { // any order
-		vars[name] = value
-	}
-	for name, value := range d.Vars { // any order
-		vars[name] = value
-	}
+	maps.Copy(vars, r.vars)
+	maps.Copy(vars, d.Vars)
 	begun, _, wrong := machine.Begin(r.def, machine.StartOptions{Version: int(d.Version), Input: d.Input, Vars: vars, Budget: d.Budget, Labels: d.Labels, Actor: d.Actor, RetryOf: uuid.FromStringOrNil(d.RetryOf), Reason: d.Reason, Parent: d.Parent, Traceparent: d.Traceparent})
 	if len(wrong) > 0 {
 		return &differs{Result{Verdict: OtherEnd, Pointer: wrong[0].Pointer, Detail: "the definition refuses the start: " + wrong[0].Detail}}

@@ -164,7 +164,6 @@ func (c *Command) caller(a *cli.App) (*httpclient.Caller, error) {
 
 // ask shows on Stderr what is about to be sent, and asks a person.
 func (c *Command) ask(a *cli.App, p *prober) error {
-
 	r := &p.reached.Send.Request
 	a.Note("%s", story.Harmless(r.String()))
 	if payload := r.Payload(); len(payload) > 0 {

@@ -3,6 +3,7 @@ package remote
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -137,9 +138,7 @@ func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, li
 	cursor := ""
 	for len(all) < limit {
 		body := map[string]any{"definition": string(p.src), "limit": min(limit-len(all), 1000)}
-		for name, value := range fields { // any order
-			body[name] = value
-		}
+		maps.Copy(body, fields)
 		if cursor != "" {
 			body["cursor"] = cursor
 		}

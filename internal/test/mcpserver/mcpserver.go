@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -186,8 +187,8 @@ func (s *Server) write(e Entry) {
 	if err != nil {
 		panic(err)
 	}
-	defer f.Close()
-	if _, err := f.Write(append(encode(e), '\n')); err != nil {
+	_, err = f.Write(append(encode(e), '\n'))
+	if err := errors.Join(err, f.Close()); err != nil {
 		panic(err)
 	}
 }

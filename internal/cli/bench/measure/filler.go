@@ -116,7 +116,7 @@ func (f *filler) partition(ctx context.Context) error {
 	least := func(at time.Time) string { return fmt.Sprintf("%012x%020d", at.UnixMilli(), 0) }
 	first := time.UnixMilli(f.first).UTC().Truncate(day)
 	for at := first; at.Before(time.UnixMilli(f.first).Add(growthSpan)); at = at.Add(day) {
-		statement := fmt.Sprintf(`CREATE TABLE journal_%s PARTITION OF journal FOR VALUES FROM ('%s') TO ('%s')`, at.Format("20060102"), least(at), least(at.Add(day)))
+		statement := `CREATE TABLE journal_` + at.Format("20060102") + ` PARTITION OF journal FOR VALUES FROM ('` + least(at) + `') TO ('` + least(at.Add(day)) + `')`
 		if _, err := f.db.ExecContext(ctx, statement); err != nil {
 			return err
 		}

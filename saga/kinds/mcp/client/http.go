@@ -69,26 +69,33 @@ func (l *httpLink) request(ctx context.Context, method string, params map[string
 // exchange sends a request and reads the reply.
 func (l *httpLink) exchange(ctx context.Context, method string, params map[string]any, name string, k *keys) (reply, http.Header, *failure) {
 	id := l.ids.Add(1)
-	resp, rep, f := l.post(ctx, id, method, params, name, k)
+	rep, resp, f := l.post(ctx, id, method, params, name, k)
 	if resp == nil {
 		return reply{}, nil, f
 	}
 	// A server that does not know the session has done nothing: the protocol wants 404, some say
 	// 400.
-	lost := l.session != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && (f != nil || rep.err != nil && !mcp.Refusal(rep.err.Code)))
+	lost := l.session != "" && (resp.code == http.StatusNotFound || resp.code == http.StatusBadRequest && (f != nil || rep.err != nil && !mcp.Refusal(rep.err.Code)))
 	if lost {
 		l.ended.Store(true)
-		return reply{}, nil, &failure{sent: true, status: resp.StatusCode, code: mcp.CodeSessionEnded, why: "it answers with HTTP " + resp.Status}
+		return reply{}, nil, &failure{sent: true, status: resp.code, code: mcp.CodeSessionEnded, why: "it answers with HTTP " + resp.status}
 	}
-	return rep, resp.Header, f
+	return rep, resp.header, f
 }
 
-// post sends one message, and reads the response if id is not 0. The response is nil if there is
-// none.
-func (l *httpLink) post(ctx context.Context, id int64, method string, params map[string]any, name string, k *keys) (*http.Response, reply, *failure) {
+// head is an HTTP response without its body.
+type head struct {
+	code   int
+	status string // the code with its text
+	header http.Header
+}
+
+// post sends one message, and reads the reply if id is not 0. The head is nil if there is no
+// response.
+func (l *httpLink) post(ctx context.Context, id int64, method string, params map[string]any, name string, k *keys) (reply, *head, *failure) {
 	body, err := encode(id, method, params)
 	if err != nil {
-		return nil, reply{}, &failure{code: egress.CodeRequestInvalid, why: "the message cannot be encoded"}
+		return reply{}, nil, &failure{code: egress.CodeRequestInvalid, why: "the message cannot be encoded"}
 	}
 	header := http.Header{"Content-Type": {httptext.JSON}, "Accept": {"application/json, text/event-stream"}}
 	for name, value := range k.values { // any order
@@ -108,15 +115,16 @@ func (l *httpLink) post(ctx context.Context, id int64, method string, params map
 	}
 	resp, f := l.s.sender.Send(ctx, egress.Request{Method: http.MethodPost, URL: l.s.address, Header: header, Body: body})
 	if f != nil {
-		return nil, reply{}, &failure{sent: f.Sent, code: f.Code, why: l.s.address.Host + ": " + f.Why}
+		return reply{}, nil, &failure{sent: f.Sent, code: f.Code, why: l.s.address.Host + ": " + f.Why}
 	}
 	defer resp.Body.Close()
+	h := &head{code: resp.StatusCode, status: resp.Status, header: resp.Header}
 	if id == 0 {
 		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // a notification has no reply
 		if resp.StatusCode > 299 {
-			return resp, reply{}, &failure{sent: true, status: resp.StatusCode, why: method + ": HTTP " + resp.Status}
+			return reply{}, h, &failure{sent: true, status: resp.StatusCode, why: method + ": HTTP " + resp.Status}
 		}
-		return resp, reply{}, nil
+		return reply{}, h, nil
 	}
 	rep, rf := l.read(ctx, resp, id, k)
 	if rf != nil {
@@ -125,7 +133,7 @@ func (l *httpLink) post(ctx context.Context, id int64, method string, params map
 		rf.retryAfter = retry.After(resp.Header.Get("Retry-After"), l.s.cfg.Now())
 	}
 	rep.status = resp.StatusCode
-	return resp, rep, rf
+	return rep, h, rf
 }
 
 // headerText encodes a name for a header, as the protocol says, unless it is plain.

@@ -64,7 +64,8 @@ func startProcess(ctx context.Context, s *server, k *keys) (link, *failure) {
 }
 
 func (p *process) start(k *keys) error {
-	p.cmd = exec.Command(p.s.Command, p.s.Args...)
+	// The process outlives the request that starts it.
+	p.cmd = exec.CommandContext(context.Background(), p.s.Command, p.s.Args...)
 	for _, v := range p.s.cfg.Environ {
 		if name, _, _ := strings.Cut(v, "="); slices.Contains(inherited, name) {
 			p.cmd.Env = append(p.cmd.Env, v)
@@ -80,8 +81,8 @@ func (p *process) start(k *keys) error {
 	}
 	out, stdout, err := os.Pipe()
 	if err != nil {
-		stdin.Close()
-		in.Close()
+		_ = stdin.Close()
+		_ = in.Close()
 		return err
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.in = stdin, stdout, in
@@ -98,11 +99,11 @@ func (p *process) start(k *keys) error {
 		close(p.exited)
 	}()
 	err = <-started
-	stdin.Close()
-	stdout.Close()
+	_ = stdin.Close()
+	_ = stdout.Close()
 	if err != nil {
-		in.Close()
-		out.Close()
+		_ = in.Close()
+		_ = out.Close()
 		return err
 	}
 	go p.read(out)
@@ -239,7 +240,7 @@ func (p *process) write(ctx context.Context, text []byte) *failure {
 
 // read passes each line of the program's stdout to the request that it answers, until its end.
 func (p *process) read(out *os.File) {
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	in := bufio.NewReaderSize(out, 64<<10)
 	code, why := egress.CodeConnection, "has ended"
 	for {
@@ -340,7 +341,7 @@ func (p *process) end(code, why string) {
 // close ends the process: its stdin ends, and after a while it is killed, with its children.
 func (p *process) close() {
 	p.end(egress.CodeConnection, "was stopped")
-	p.in.Close()
+	_ = p.in.Close()
 	select {
 	case <-p.exited:
 	case <-time.After(stopTime):

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"sync"
@@ -198,9 +199,7 @@ func (s *server) about() map[string]any {
 func (s *server) withMeta(params map[string]any) map[string]any {
 	meta := map[string]any{metaRevision: stateless, metaClient: s.about(), metaCapabilities: map[string]any{}}
 	if own, ok := params["_meta"].(map[string]any); ok {
-		for name, value := range own { // any order
-			meta[name] = value
-		}
+		maps.Copy(meta, own)
 	}
 	out := map[string]any{"_meta": meta}
 	for name, value := range params { // any order
