@@ -28,12 +28,13 @@ func (s *sim) interfere(o Command) {
 	}
 }
 
+// send sends a command to a saga, unless the saga was deleted since the person looked at it.
 func (s *sim) send(id uuid.UUID, c saga.Command) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err)
 	}
-	if err := s.store.Send(ctx, journal.Message{ID: s.id(), Saga: id, Kind: saga.CommandMessage, Data: data}); err != nil {
+	if err := s.store.Send(ctx, journal.Message{ID: s.id(), Saga: id, Kind: saga.CommandMessage, Data: data}); err != nil && !errors.Is(err, journal.ErrNotFound) {
 		panic(err)
 	}
 }
