@@ -185,6 +185,7 @@ type server struct {
 	polls   polls
 	scraped scrapers
 	lock    keyLock
+	agents  agentKeys
 	buckets buckets
 	schema  []byte // the JSON Schema of definitions
 	spent   recentCosts

@@ -37,6 +37,7 @@ type live struct {
 	log    *history.Steps
 	models *ask.Index
 	shared *sharedSession
+	opener string // the key of the role agent that opened it; "": someone else did
 }
 
 // recordsSource reads records as journal.Log does.
@@ -168,9 +169,9 @@ func (l *live) next(ctx context.Context, feed *journal.Feed) error {
 func (l *live) idle(ctx context.Context, grown <-chan struct{}, poll, timer <-chan time.Time) (again bool, _ error) {
 	if e := l.shared; e != nil {
 		e.waiting++
-		e.mu.Unlock()
+		<-e.turn
 		defer func() {
-			e.mu.Lock()
+			e.turn <- struct{}{}
 			e.waiting--
 		}()
 	}

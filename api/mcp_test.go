@@ -395,6 +395,30 @@ func TestMCPWithKey(t *testing.T) {
 	}
 }
 
+// A key finds its session again after another action was published, and a request with other fields
+// is told so, without the advice that would repeat what the session has done: another key.
+func TestMCPOpenAgain(t *testing.T) {
+	x := newFixture(t)
+	for name, src := range agentActions {
+		x.do("PUT", "/v1/actions/"+name, src).want(201)
+	}
+	var first, second struct {
+		Session string   `json:"session"`
+		Actions []string `json:"actions"`
+	}
+	connect(t, x, "", nil).into(&first, "session_open", `{"key": "ticket-17"}`)
+	x.do("PUT", "/v1/actions/another", strings.ReplaceAll(agentActions["mail"], "action: mail", "action: another")).want(201)
+	c := connect(t, x, "", nil)
+	c.into(&second, "session_open", `{"key": "ticket-17"}`)
+	if first.Session != second.Session || len(first.Actions) != 3 {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	r := c.raw("session_open", `{"key": "ticket-17", "budget": "1.00 USD"}`)
+	if text := said(r); !r.IsError || strings.Contains(text, "new key") || !strings.Contains(text, "other fields") {
+		t.Errorf("%s", text)
+	}
+}
+
 // A lease that has ended is continued by the next call with the key.
 func TestMCPLeaseContinues(t *testing.T) {
 	x := newFixture(t)

@@ -133,7 +133,8 @@ func providerError(api llm.API, status int, name, message string) any {
 	}{inner{kind, message, name}}
 }
 
-// modelLife returns the life whose token a request to a provider has as its API key.
+// modelLife reads the body of a request to a provider, and returns the life whose token it has as
+// its API key.
 func (s *server) modelLife(c echo.Context) (*life, error) {
 	key := bearer(c)
 	if key == "" {
@@ -145,6 +146,11 @@ func (s *server) modelLife(c echo.Context) (*life, error) {
 		return nil, err
 	case !ok:
 		return nil, s.refuseKey(c.(*call))
+	}
+	if c.Request().Method != http.MethodGet { // a client may take long to send its prompt
+		if _, err := s.body(c); err != nil {
+			return nil, err
+		}
 	}
 	l, err := s.session(c, id)
 	if err != nil {

@@ -230,11 +230,15 @@ func (s *server) logFailure(c echo.Context, status int, err error) {
 // panicked returns an error for a handler's panic.
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
-// blob writes v as JSON. It does not escape HTML characters.
+// blob writes v as JSON. It does not escape HTML characters. v may belong to the request's session,
+// which is free for other requests once v is encoded.
 func blob(c echo.Context, status int, contentType string, v any) error {
 	b, err := journal.Encode(v)
 	if err != nil {
 		return err
+	}
+	if k, ok := c.(*call); ok {
+		k.letGo()
 	}
 	return c.Blob(status, contentType, append(b, '\n'))
 }

@@ -23,6 +23,9 @@ const (
 	mostWaiting  = 32 // requests of a session that wait; others, such as heartbeats, are always served
 )
 
+// sameSize says that a request has not changed the size of an entry.
+const sameSize = -1
+
 // sharedSessions keeps the sessions in memory whose agents are at work, so that a request reads
 // only the records that are new. One request at a time uses a session, except while it waits.
 type sharedSessions struct {
@@ -33,9 +36,9 @@ type sharedSessions struct {
 }
 
 type sharedSession struct {
-	mu      sync.Mutex
-	l       *live // nil: not read yet. Guarded by mu
-	waiting int   // requests that wait. Guarded by mu
+	turn    chan struct{} // full while a request uses the session
+	l       *live         // nil: not read yet. Only for the request whose turn it is
+	waiting int           // requests that wait. Only for the request whose turn it is
 
 	users int       // guarded by sharedSessions.mu
 	used  time.Time // guarded by sharedSessions.mu
@@ -55,23 +58,26 @@ func (a *sharedSessions) enter(id uuid.UUID) *sharedSession {
 	}
 	e := a.all[id]
 	if e == nil {
-		e = &sharedSession{}
+		e = &sharedSession{turn: make(chan struct{}, 1)}
 		a.all[id] = e
 	}
 	e.users++
 	return e
 }
 
-// leave ends the use of an entry, which takes so many bytes now. Entries that nobody uses are
-// dropped after a while, or at once if all of them are too many or too large.
+// leave ends the use of an entry, which takes so many bytes now; sameSize: as many as before.
+// Entries that nobody uses are dropped after a while, or at once if all of them are too many or too
+// large.
 func (a *sharedSessions) leave(e *sharedSession, bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
 	e.users--
 	e.used = now
-	a.bytes += bytes - e.bytes
-	e.bytes = bytes
+	if bytes != sameSize {
+		a.bytes += bytes - e.bytes
+		e.bytes = bytes
+	}
 	sweep := now.Sub(a.swept) >= sweepsShared
 	if sweep {
 		a.swept = now
@@ -89,12 +95,18 @@ func (a *sharedSessions) leave(e *sharedSession, bytes int) {
 }
 
 // session returns a session. The request has it for itself, except while it waits, until serve
-// releases it. Errors: session_not_found, and those of load.
+// releases it or letGo does. It must neither read a body nor write a response meanwhile: those
+// depend on the client. Errors: session_not_found, and those of load.
 func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	k := c.(*call)
 	ctx := c.Request().Context()
 	e := s.sessions.enter(id)
-	e.mu.Lock()
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		s.sessions.leave(e, sameSize)
+		return nil, ctx.Err()
+	}
 	feed := s.cfg.Engine.Follow(id)
 	k.feed = feed
 	k.release = func() {
@@ -105,7 +117,7 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 		} else if e.l != nil {
 			bytes = e.l.size()
 		}
-		e.mu.Unlock()
+		<-e.turn
 		s.sessions.leave(e, bytes)
 	}
 	if e.l != nil {
@@ -128,7 +140,11 @@ func (s *server) session(c echo.Context, id uuid.UUID) (*live, error) {
 	if l.def.Session == nil {
 		return nil, fail("session_not_found", "saga %s is not a session: GET /v1/sagas/%s shows it", id, id).of(id)
 	}
-	l.log, l.models, l.shared = new(history.Steps), ask.NewIndex(), e
+	head, err := s.cfg.Store.Saga(ctx, id)
+	if err != nil {
+		return nil, sagaError(id, err)
+	}
+	l.log, l.models, l.shared, l.opener = new(history.Steps), ask.NewIndex(), e, head.Opener
 	for i := range l.records {
 		if err := l.index(&l.records[i]); err != nil {
 			return nil, err

@@ -2,8 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
 	"recourse/saga/machine"
@@ -102,5 +108,75 @@ func TestSharedSessionIsFresh(t *testing.T) {
 				a.finish(fmt.Sprintf("step%d", i), `{"attempt": 2, "status": "succeeded"}`).want(200)
 			}
 		})
+	}
+}
+
+// slowBody is a request's body of which nothing arrives until rest is closed.
+type slowBody struct {
+	began chan struct{} // closed at the first read
+	rest  chan struct{}
+	once  sync.Once
+}
+
+func (b *slowBody) Read([]byte) (int, error) {
+	b.once.Do(func() { close(b.began) })
+	<-b.rest
+	return 0, io.EOF
+}
+
+// While a client sends its prompt, or does not read a response, the other requests of its session
+// are served: heartbeats, which keep the lease, and the abort by a person.
+func TestSlowClients(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, "")
+	served := func(what string, request func() *answer) {
+		t.Helper()
+		done := make(chan *answer, 1)
+		go func() { done <- request() }()
+		select {
+		case got := <-done:
+			got.want(http.StatusOK)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits for the client of another request", what)
+		}
+	}
+	send := func(w http.ResponseWriter, method, path string, body io.Reader) (ended chan struct{}) {
+		req := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, body)
+		req.Header.Set("Authorization", "Bearer "+a.token())
+		ended = make(chan struct{})
+		go func() {
+			defer close(ended)
+			x.h.ServeHTTP(w, req)
+		}()
+		return ended
+	}
+	prompt := &slowBody{began: make(chan struct{}), rest: make(chan struct{})}
+	ended := send(httptest.NewRecorder(), "POST", modelRequests[0].path, prompt)
+	<-prompt.began
+	served("a heartbeat", func() *answer { return a.do("POST", "/heartbeat", "") })
+	close(prompt.rest)
+	<-ended
+	for _, path := range []string{"", "/calls", "/summary"} {
+		w := &slowReader{ResponseRecorder: httptest.NewRecorder(), written: make(chan struct{}), read: make(chan struct{})}
+		ended := send(w, "GET", "/v1/sessions/"+a.id+path, nil)
+		<-w.written
+		served("a heartbeat", func() *answer { return a.do("POST", "/heartbeat", "") })
+		close(w.read)
+		<-ended
+	}
+}
+
+// A request whose client leaves does not wait for its turn.
+func TestSessionTurnIsLeft(t *testing.T) {
+	t.Parallel()
+	var s server
+	id := uuid.UUID{1}
+	e := s.sessions.enter(id)
+	e.turn <- struct{}{}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	k := &call{Context: echo.New().NewContext(httptest.NewRequestWithContext(ctx, "GET", "/", nil), nil)}
+	if _, err := s.session(k, id); !errors.Is(err, context.Canceled) || k.release != nil || e.users != 1 {
+		t.Errorf("%v, %d users", err, e.users)
 	}
 }

@@ -31,7 +31,9 @@ func (s *server) summary(c echo.Context) error {
 	for _, own := range machine.OwnSteps(l.m, l.log) {
 		calls = append(calls, machine.CallView{Path: own.Path, Action: "by the agent", Status: own.Status, Input: own.Input, Output: own.Output, Error: own.Error, WaitsFor: own.WaitsFor})
 	}
-	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(summarize(l.m.View(), calls)))
+	text := summarize(l.m.View(), calls)
+	c.(*call).letGo()
+	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(text))
 }
 
 func summarize(v machine.View, calls []machine.CallView) string {

@@ -6,7 +6,10 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -141,6 +144,9 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 		if err := l.checkHolder(ctx, hash); err != nil {
 			return nil, err
 		}
+		if err := l.checkOpener(ctx); err != nil {
+			return nil, err
+		}
 		if !ongoing && !l.m.Closed() {
 			return nil, leaseEnded(l.id)
 		}
@@ -155,6 +161,61 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 		return nil, fail("superseded", "another process of the agent has attached to the session: stop this one").of(l.id)
 	}
 	return nil, unknownToken().of(l.id)
+}
+
+// checkOpener returns a problem if a key of the role agent opened the session, and there is no
+// valid key of that name and role. Without it, revoking a key would not stop the agent that has it.
+func (l *live) checkOpener(ctx context.Context) error {
+	if l.opener == "" || isSubjectName(l.opener) { // a subject's tokens come from its issuer
+		return nil
+	}
+	valid, err := l.s.agents.valid(ctx, l.s, l.opener)
+	if err != nil || valid {
+		return err
+	}
+	return fail("key_invalid", "the key %q, which opened the session, has expired or been revoked: a person decides what becomes of the session", l.opener).of(l.id)
+}
+
+// agentKeys remembers for a moment which keys of the role agent are valid.
+type agentKeys struct {
+	mu   sync.Mutex
+	read time.Time            // when the keys were read; guarded by mu
+	ends map[string]time.Time // by name: when the last key of this name expires; zero: never. Guarded by mu
+}
+
+// valid reports whether there is a valid key of the role agent with this name. A key that was
+// revoked counts for Limits.KeyPoll; a new key counts at once. While the store does not respond,
+// the last result counts.
+func (a *agentKeys) valid(ctx context.Context, s *server, name string) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := func() bool {
+		end, ok := a.ends[name]
+		return ok && (end.IsZero() || s.cfg.Engine.Now().Before(end))
+	}
+	if known() && time.Since(a.read) < s.cfg.Limits.KeyPoll {
+		return true, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.Limits.Key)
+	defer stop()
+	keys, err := s.cfg.Store.ListKeys(ctx)
+	if err != nil {
+		if known() {
+			return true, nil
+		}
+		return false, fmt.Errorf("the keys of agents: %w", err)
+	}
+	a.read, a.ends = time.Now(), make(map[string]time.Time)
+	for i := range keys {
+		k := &keys[i]
+		if k.Role != "agent" {
+			continue
+		}
+		if end, ok := a.ends[k.Name]; !ok || !end.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(end)) {
+			a.ends[k.Name] = k.ExpiresAt
+		}
+	}
+	return known(), nil
 }
 
 // agentName returns the name under which a session's agent appears in journals.

@@ -120,6 +120,10 @@ func (s *server) openSession(c echo.Context) error {
 		return err
 	}
 	begun, replayed, err := s.startOnce(ctx, b, func() (machine.Begun, bool, error) { return s.openNew(ctx, c, o, b) })
+	if p, ok := errors.AsType[*problem](err); ok && p.Type == problemType+"idempotency_key_reused" {
+		// Agents read this: a new key for the same task would repeat its effects.
+		p.Detail = "the key belongs to a session that was opened with other fields: send the same ones to find it again. Only another task has another key"
+	}
 	if err != nil {
 		return err
 	}
@@ -201,7 +205,7 @@ func (s *server) policy(o *object, lease time.Duration) *saga.SessionData {
 		o.bad("/name", "bad_name", "name is what sessions of this kind are called, such as support: a small letter, then up to 62 small letters, digits or dashes")
 	}
 	if !o.into("actions", &d.Actions, `a list of actions, such as ["refund", "book@3"]`) && len(o.wrong) == 0 || len(d.Actions) == 0 {
-		o.bad("/actions", "missing_field", `name the actions that the agent may call: ["refund", "book@3"]`)
+		o.bad("/actions", "missing_field", `name the actions that the agent may call: ["refund", "book@3"], or ["*"] for all`)
 	}
 	o.within("lease", saga.MinLease, lease)
 	if d.Timeout != "" {
@@ -284,10 +288,26 @@ func modelPolicy(o *object, d *saga.SessionData) {
 	}
 }
 
+// everyAction stands for all actions that the caller may call when the session is opened.
+const everyAction = "*"
+
 // pinActions replaces each action of a policy by its version. Errors: not_for_agents,
 // invalid_session.
 func (s *server) pinActions(ctx context.Context, who caller, d *saga.SessionData) error {
 	var wrong []saga.Finding
+	if len(d.Actions) == 1 && d.Actions[0] == everyAction {
+		all, err := s.callable(ctx, who)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			wrong = append(wrong, saga.Finding{Pointer: "/actions/0", Code: "unknown_action", Detail: "there is no action that the agent may call: publish one with the key `agents`, or allow the API key to call one"})
+		}
+		d.Actions = nil
+		for i := range all {
+			d.Actions = append(d.Actions, all[i].Name)
+		}
+	}
 	seen := make(map[string]bool)
 	for i, ref := range d.Actions {
 		at := fmt.Sprintf("/actions/%d", i)
@@ -297,7 +317,7 @@ func (s *server) pinActions(ctx context.Context, who caller, d *saga.SessionData
 			version = parseVersion(text)
 		}
 		if versioned && version == 0 || !nameForm.MatchString(name) {
-			wrong = append(wrong, saga.Finding{Pointer: at, Code: "bad_action", Detail: fmt.Sprintf("%.100q is not an action: write its name, or its name and version as in refund@3", ref)})
+			wrong = append(wrong, saga.Finding{Pointer: at, Code: "bad_action", Detail: fmt.Sprintf("%.100q is not an action: write its name, or its name and version as in refund@3; [\"*\"] alone stands for all", ref)})
 			continue
 		}
 		if seen[name] {

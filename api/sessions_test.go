@@ -407,3 +407,55 @@ func TestRunAction(t *testing.T) {
 		}
 	})
 }
+
+// A key that is revoked or expires stops its agent, whatever token the agent has; another key with
+// the name of the first continues, as documented for rotation. Sessions of others go on.
+func TestRevokedKeyStopsItsSessions(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys, c.Limits.KeyPoll = true, 1 })
+	_, admin := addKey(x, "admin", time.Time{})
+	as := func(s string) header { return header{"Authorization", "Bearer " + s} }
+	x.do("PUT", "/v1/actions/charge", agentActions["charge"], as(admin)).want(201)
+	open := func(secret string) (id, token string) {
+		var v machine.View
+		x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["*"]}`, as(secret)).want(201).into(&v)
+		own := NewSecret()
+		x.do("POST", "/v1/sessions/"+v.ID+"/attach", `{"secret": "`+own+`"}`, as(secret)).want(200)
+		return v.ID, Token(uuid.Must(uuid.FromString(v.ID)), own)
+	}
+	beat := func(id, token string) *answer { return x.do("POST", "/v1/sessions/"+id+"/heartbeat", "", as(token)) }
+	grant := journal.AgentGrant{Actions: []string{"charge"}}
+	bot := addAgentKey(x, "bot", grant)
+	id, token := open(bot)
+	byAdmin, adminToken := open(admin)
+	beat(id, token).want(200)
+	revoke := func(name string) {
+		keys, err := x.store.ListKeys(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys {
+			if k.Name == name {
+				if err := x.store.RevokeKey(t.Context(), k.ID); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+		t.Fatalf("no key %s", name)
+	}
+	revoke("bot")
+	beat(id, token).problem(401, "key_invalid")
+	x.do("POST", "/v1/sessions/"+id+"/calls", `{"action": "charge", "input": {"order": "A", "amount": 10}}`, as(token)).problem(401, "key_invalid")
+	other, _, err := NewKey("bot", "viewer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.store.AddKey(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	beat(id, token).problem(401, "key_invalid")
+	addAgentKey(x, "bot", grant)
+	beat(id, token).want(200)
+	revoke("key of admin")
+	beat(byAdmin, adminToken).want(200)
+}

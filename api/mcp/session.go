@@ -190,10 +190,8 @@ func (a *agent) open(ctx context.Context, _ *sdk.CallToolRequest, m members) (*s
 	if body.Key == "" {
 		return nil, fail("invalid_request", "the argument `key` is missing: name the task, such as ticket-17")
 	}
-	if len(body.Actions) == 0 {
-		for i := range a.who.Actions {
-			body.Actions = append(body.Actions, a.who.Actions[i].Name)
-		}
+	if len(body.Actions) == 0 { // not their names: the same key must find the session when there are more
+		body.Actions = []string{"*"}
 	}
 	var v sessionView
 	if _, err := do(ctx, a.api.WithKey(a.who.Key), http.MethodPost, "/v1/sessions", body, &v); err != nil {
