@@ -63,3 +63,25 @@ func TestHaltedEntry(t *testing.T) {
 		t.Error("an entry's id must depend on the saga and its last record, and on nothing else")
 	}
 }
+
+// A saga that waits for a person is stuck, too, but not in quarantine.
+func TestQuarantined(t *testing.T) {
+	t.Parallel()
+	for what, tt := range map[string]struct {
+		claims int
+		status string
+		ended  time.Time
+		want   bool
+	}{
+		"in quarantine":        {QuarantineAfter, StatusStuck, time.Time{}, true},
+		"one claim less":       {QuarantineAfter - 1, StatusStuck, time.Time{}, false},
+		"waits for a person":   {0, StatusStuck, time.Time{}, false},
+		"claimed, not stuck":   {QuarantineAfter, "running", time.Time{}, false},
+		"has ended since then": {QuarantineAfter, StatusStuck, time.Unix(1, 0), false},
+	} {
+		h := Head{Claims: tt.claims, Row: Row{Status: tt.status, EndedAt: tt.ended}}
+		if got := h.Quarantined(); got != tt.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
