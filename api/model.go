@@ -287,7 +287,9 @@ func (l *life) mayAsk(p *ask.Prompt) error {
 
 // recorded returns the recorded request whose answer p gets; nil: there is none.
 func (l *life) recorded(p *ask.Prompt, again bool) (found *ask.Recorded) {
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = l.models.Answers(p.Identity, r.asks, again) })
+	l.s.asked.with(l.id, l.number, func(r *lifeRequests) {
+		found = l.models.Answers(p.Identity, r.asks, r.recording[p.Identity] > 0, again)
+	})
 	return found
 }
 
@@ -305,6 +307,20 @@ func (l *life) use(a *ask.Recorded, use ask.Use) {
 	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { r.asks[a.Path] = use })
 }
 
+// recording notes that a request is being recorded, until done is called. Requests of the same life
+// may read its record before the request itself does.
+func (l *life) recording(identity string) (done func()) {
+	count := func(n int) {
+		l.s.asked.with(l.id, l.number, func(r *lifeRequests) {
+			if r.recording[identity] += n; r.recording[identity] <= 0 {
+				delete(r.recording, identity)
+			}
+		})
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
 // newAsk records a request, which is then sent. Errors: budget_exhausted, limit, diverged,
 // superseded.
 func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Recorded, error) {
@@ -320,6 +336,7 @@ func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Reco
 		cmd.Blobs = p.Keep(l.models)
 	}
 	cmd.Input = saga.Encode(p.Question)
+	defer l.recording(p.Identity)()
 	at, err := l.ask(c, saga.Command{Do: cmd})
 	if err != nil {
 		return nil, err

@@ -68,13 +68,24 @@ type lifeRequests struct {
 	calls map[string]int     // calls whose ends the agent has got, by identity
 	asks  map[string]ask.Use // by path
 	paths map[string]bool    // of the calls that it has asked for
+	// recording counts the requests to models that are being recorded, by identity.
+	recording map[string]int
 }
 
-// with passes what a life has asked for.
+func newLifeRequests(life int) *lifeRequests {
+	return &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use), paths: make(map[string]bool), recording: make(map[string]int)}
+}
+
+// with passes what a life has asked for. A request of an earlier life, which may end late, finds
+// nothing, and changes nothing.
 func (a *lifeMemory) with(session uuid.UUID, life int, do func(*lifeRequests)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.sessions[session]
+	if l != nil && l.life > life {
+		do(newLifeRequests(life))
+		return
+	}
 	if l == nil || l.life != life {
 		if a.sessions == nil {
 			a.sessions = make(map[uuid.UUID]*lifeRequests)
@@ -85,7 +96,7 @@ func (a *lifeMemory) with(session uuid.UUID, life int, do func(*lifeRequests)) {
 			}
 			delete(a.sessions, other)
 		}
-		l = &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use), paths: make(map[string]bool)}
+		l = newLifeRequests(life)
 		a.sessions[session] = l
 	}
 	do(l)

@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
+	"recourse/saga/kinds/ask"
 	"recourse/saga/machine"
 )
 
@@ -275,6 +278,85 @@ func TestModelRetried(t *testing.T) {
 			t.Errorf("in a later life, after %s retries:\n%s, want\n%s", tt.retries, got.Body, tt.want.Body)
 		}
 	}
+}
+
+// deafEngine gives one request a feed that does not grow when the journal does.
+type deafEngine struct {
+	Engine
+	feed atomic.Pointer[journal.Feed] // of the next request; nil: none
+}
+
+func (d *deafEngine) Follow(id uuid.UUID) *journal.Feed {
+	if f := d.feed.Swap(nil); f != nil {
+		return f
+	}
+	return d.Engine.Follow(id)
+}
+
+// TestModelParallel: of two equal requests at the same time each gets an answer of its own, also if
+// the second one sees the record of the first before the first does. A later life gets both.
+func TestModelParallel(t *testing.T) {
+	deaf := &deafEngine{}
+	x := newFixture(t, func(c *Config) {
+		deaf.Engine = c.Engine
+		c.Engine, c.Limits.Poll = deaf, time.Hour
+	})
+	a := openAgent(t, x, "")
+	r := modelRequests[0]
+	body := fmt.Sprintf(r.body, "")
+	feed := journal.NewFeed(func() {})
+	deaf.feed.Store(feed)
+	first := make(chan *answer, 1)
+	go func() { first <- a.ask(r.path, body) }()
+	for recorded := false; !recorded; <-time.After(time.Millisecond) {
+		records, err := x.store.Records(t.Context(), uuid.FromStringOrNil(a.id), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded = slices.ContainsFunc(records, func(r journal.Record) bool { return r.Kind == journal.Called })
+	}
+	answers := map[string][]byte{}
+	take := func(r *answer) {
+		r.want(200)
+		answers[r.Header.Get("X-Recourse-Step")] = r.Body
+	}
+	take(a.ask(r.path, body))
+	for first != nil {
+		feed.Add([]journal.Record{{}}) // it has grown: the request reads the journal
+		select {
+		case r := <-first:
+			take(r)
+			first = nil
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if len(answers) != 2 || bytes.Equal(answers["llm[0]"], answers["llm[1]"]) {
+		t.Errorf("the answers of two requests are %q", answers)
+	}
+	a.next()
+	for _, step := range []string{"llm[0]", "llm[1]"} {
+		if got := a.ask(r.path, body).want(200); !bytes.Equal(got.Body, answers[step]) || got.Header.Get("X-Recourse-Replayed") != "true" {
+			t.Errorf("in a later life: %s, want that of %s: %s", got.Body, step, answers[step])
+		}
+	}
+}
+
+// TestModelFormerLife: a request of an earlier life that ends late does not change which answers
+// the present life has got.
+func TestModelFormerLife(t *testing.T) {
+	var m lifeMemory
+	session := uuid.Must(uuid.NewV7())
+	use := func(life int, path string) {
+		m.with(session, life, func(r *lifeRequests) { r.asks[path] = ask.Served })
+	}
+	use(1, "llm[0]")
+	use(2, "llm[1]")
+	use(1, "llm[2]")
+	m.with(session, 2, func(r *lifeRequests) {
+		if len(r.asks) != 1 || r.asks["llm[1]"] != ask.Served {
+			t.Errorf("life 2 has %v", r.asks)
+		}
+	})
 }
 
 // TestModelFailures: errors of the provider pass as they come. They are no answers: the same

@@ -89,7 +89,7 @@ func (p *agentProcess) question(t *modelTask, try int, again bool, then func()) 
 		return
 	}
 	prompt := t.prompt(p)
-	if found := a.index.Answers(prompt.Identity, p.used, again); found != nil {
+	if found := a.index.Answers(prompt.Identity, p.used, false, again); found != nil {
 		p.hear(t, prompt, try, found.Path, then)
 		return
 	}

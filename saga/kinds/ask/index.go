@@ -107,12 +107,17 @@ func (x *Index) Add(r *journal.Record) error {
 func (a *Recorded) Stands() bool { return !a.Ended || a.Output != nil }
 
 // Answers returns the recorded request whose answer a request with this identity gets: the first
-// that no other request of this life has. again says that the client sends a request again: then it
-// gets the same one. nil: there is none.
-func (x *Index) Answers(identity string, used map[string]Use, again bool) *Recorded {
+// that no other request of this life has. recording says that another request of this life with
+// this identity is being recorded. Then there was none for it, so a record without a use is new,
+// and may be its own. again says that the client sends a request again: then it gets the same one.
+// nil: there is none.
+func (x *Index) Answers(identity string, used map[string]Use, recording, again bool) *Recorded {
 	var last *Recorded
 	for _, a := range x.identities[identity] {
 		use, is := used[a.Path]
+		if recording && !is {
+			continue
+		}
 		switch {
 		case !a.Stands() && is:
 			last = nil // the client sends this one again, not one before it
