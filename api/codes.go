@@ -33,7 +33,7 @@ var codes = map[code]entry{
 	"model_not_allowed":      {http.StatusForbidden, "The session may not ask this model"},
 	"not_running":            {http.StatusForbidden, "The session does no more work"},
 	"foreign_tool":           {http.StatusForbidden, "The provider would run tools itself"},
-	"foreign_state":          {http.StatusUnprocessableEntity, "The request continues what this session has not made"},
+	"foreign_state":          {http.StatusUnprocessableEntity, "The request continues what this session does not know"},
 	"background":             {http.StatusUnprocessableEntity, "Background responses are not supported"},
 	"diverged":               {http.StatusUnprocessableEntity, "The request differs from that of an earlier process"},
 	"max_tokens_missing":     {http.StatusBadRequest, "The response has no limit"},

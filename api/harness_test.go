@@ -82,7 +82,7 @@ type fixture struct {
 	url     string
 	auth    string // the Authorization header of requests
 
-	scripted *atomic.Value // a text: what the model "scripted" says
+	scripted *atomic.Value // a text: what the model "scripted" says, which does not report what it has used
 	cooling  *atomic.Bool  // the model "cooling" answers 429
 }
 
@@ -152,8 +152,12 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	scripted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/responses") {
+			_, _ = io.WriteString(w, `{"id": "resp-s", "object": "response", "status": "completed", "model": "scripted", "output": []}`)
+			return
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"id": "c-1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": []any{
 			map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": x.scripted.Load()}}}})
 	}))

@@ -268,21 +268,34 @@ func refusedPrompt(err error) *problem {
 	return fail(name, "%s", err)
 }
 
-// mayAsk returns a problem if the session's policy does not allow the request.
+// mayAsk returns a problem if the session's policy does not allow the request. It adds to the
+// request's input what the provider adds to it.
 func (l *life) mayAsk(p *ask.Prompt) error {
 	policy := l.def.Session
 	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !journal.MatchesAny(models, p.Model) {
 		return fail("model_not_allowed", "the session may ask %s, not %.100q", strings.Join(models, ", "), p.Model).of(l.id)
 	}
-	if p.Previous != "" && !l.models.Made(p.Previous) {
-		return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
-	}
-	if body, ok := policy.Ask.Body.(*ask.Body); ok && l.s.cfg.Replay == nil && !body.Limited(&p.Question) {
-		if view := l.m.View(); view.Cost.Budget != "" || view.Cost.Tokens.Budget > 0 {
-			return fail("max_tokens_missing", "the session has a budget, and the cost of the response has no limit: set its most tokens (max_tokens, max_completion_tokens or max_output_tokens), or max_output in the server's prices").of(l.id)
+	if p.Previous != "" {
+		used, ok := l.models.Made(p.Previous)
+		switch {
+		case !ok:
+			return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
+		case used != nil:
+			p.Continue(*used)
+		case l.reserves():
+			return fail("foreign_state", "the session has a budget, and the provider did not say how many tokens the response that `previous_response_id` names has: send the conversation instead").of(l.id)
 		}
 	}
+	if body, ok := policy.Ask.Body.(*ask.Body); ok && !body.Limited(&p.Question) && l.reserves() {
+		return fail("max_tokens_missing", "the session has a budget, and the cost of the response has no limit: set its most tokens (max_tokens, max_completion_tokens or max_output_tokens), or max_output in the server's prices").of(l.id)
+	}
 	return nil
+}
+
+// reserves reports whether the most that a request may cost has to be known before it is sent.
+func (l *live) reserves() bool {
+	cost := l.m.Cost()
+	return l.s.cfg.Replay == nil && (cost.Budget != "" || cost.Tokens.Budget > 0)
 }
 
 // recorded returns the recorded request whose answer p gets; nil: there is none.

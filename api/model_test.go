@@ -22,6 +22,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/history"
 	"recourse/saga/kinds/ask"
@@ -432,6 +433,50 @@ func TestModelBudget(t *testing.T) {
 			t.Errorf("/metrics does not have %s", line)
 		}
 	}
+}
+
+// TestModelBudgetContinued: the conversation that a request continues at the provider counts as
+// input. If its length is unknown, the request is refused.
+func TestModelBudgetContinued(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "0.05 USD"`)
+	ask := func(model, more string) *answer {
+		return a.ask(modelRequests[1].path, `{"model": "`+model+`", "max_output_tokens": 10, `+more+`}`)
+	}
+	var response struct{ ID string }
+	ask("priced", fmt.Sprintf(`"input": %q`, strings.Repeat("word and ", 6000))).want(200).into(&response)
+	sent := 0
+	for status := 200; status == 200; sent++ {
+		if sent == 20 {
+			t.Fatal("the conversation is free")
+		}
+		got := ask("priced", fmt.Sprintf(`"input": "and %d?", "previous_response_id": %q`, sent, response.ID))
+		if status = got.Status; status != 200 && (status != 402 || got.providerCode() != "budget_exhausted") {
+			t.Fatalf("%d %s", status, got.Body)
+		}
+	}
+	var v sessionView
+	a.do("GET", "", "").want(200).into(&v)
+	spent, err := retry.Amount(v.Cost.Spent, "USD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := retry.Amount(v.Cost.Budget, "USD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spent.Cmp(most) > 0 || sent == 1 {
+		t.Errorf("%d requests were sent, and %s was spent of %s", sent, v.Cost.Spent, v.Cost.Budget)
+	}
+
+	ask("scripted", `"input": "x"`).want(200).into(&response)
+	got := ask("scripted", fmt.Sprintf(`"input": "y", "previous_response_id": %q`, response.ID))
+	if code := got.providerCode(); got.Status != 422 || code != "foreign_state" {
+		t.Errorf("after a response of unknown length: %d %s", got.Status, got.Body)
+	}
+	a = openAgent(t, x, "")
+	ask("scripted", `"input": "x"`).want(200)
+	ask("scripted", fmt.Sprintf(`"input": "y", "previous_response_id": %q`, response.ID)).want(200)
 }
 
 // TestModelBudgetRaised: a request that waits for a higher budget is refused for now, and sent once

@@ -9,6 +9,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
+	"recourse/saga/kinds/llm"
 )
 
 // Recorded is a request to a model in a session's journal.
@@ -31,13 +32,13 @@ type Index struct {
 	places     map[string][]*Recorded // likewise
 	nodes      map[string]string      // the contents that end conversations, by Question.Chain
 	rests      map[string]bool        // the stored contents that Question.Rest names
-	responses  map[string]bool        // ids of the responses that the session's models have made
+	responses  map[string]*llm.Tokens // of the responses that the session's models have made, by id; nil: unknown
 }
 
 // NewIndex returns an index without requests.
 func NewIndex() *Index {
 	return &Index{all: make(map[string]*Recorded), identities: make(map[string][]*Recorded), places: make(map[string][]*Recorded),
-		nodes: make(map[string]string), rests: make(map[string]bool), responses: make(map[string]bool)}
+		nodes: make(map[string]string), rests: make(map[string]bool), responses: make(map[string]*llm.Tokens)}
 }
 
 // Add adds a record, if it belongs to a request to a model. A fork begins with the requests of its
@@ -94,7 +95,7 @@ func (x *Index) Add(r *journal.Record) error {
 		if err := json.Unmarshal(d.Output, a.Output); err != nil {
 			return fmt.Errorf("%w: %s: %w", saga.ErrUnreadable, r.Path, err)
 		}
-		x.responses[a.Output.ID] = true
+		x.responses[a.Output.ID] = a.Output.Tokens
 	case journal.Skipped, journal.Decided:
 		if a := x.all[r.Path]; a != nil { // it was never sent
 			a.Ended, a.Failure = true, &saga.OutcomeData{}
@@ -192,5 +193,10 @@ func (x *Index) At(path string) *Recorded { return x.all[path] }
 // Any reports whether there are requests.
 func (x *Index) Any() bool { return len(x.all) > 0 }
 
-// Made reports whether a response with this id answers a request of the session.
-func (x *Index) Made(response string) bool { return x.responses[response] }
+// Made reports whether a response with this id answers a request of the session. used are the
+// tokens of that request, with the conversation that it continued, and of the response; nil: they
+// are not known.
+func (x *Index) Made(response string) (used *llm.Tokens, ok bool) {
+	used, ok = x.responses[response]
+	return used, ok
+}

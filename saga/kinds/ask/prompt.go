@@ -115,6 +115,12 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 	return p, nil
 }
 
+// Continue adds the tokens of the conversation that the provider puts before the request: those of
+// the response that Previous names.
+func (p *Prompt) Continue(used llm.Tokens) {
+	p.Input = min(p.Input+used.Input+used.Output, llm.MaxUsage)
+}
+
 // check reads the members that matter to recourse.
 func (p *Prompt) check() error {
 	p.Model, _ = p.doc["model"].(string)
