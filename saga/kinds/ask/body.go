@@ -153,7 +153,7 @@ func (b *Body) Reserve(r saga.Request) saga.Usage {
 	}
 	output := q.MaxOutput
 	if most := b.MaxOutput(q.Model); route.Generates() && output == 0 {
-		output = most
+		output = min(most*q.choices(), llm.MaxUsage)
 	}
 	cost, _ := b.Cost(q.Model, llm.Tokens{Output: output})
 	return saga.Usage{Input: q.Input, Output: output, Cost: cost.Add(b.MaxInput(q.Model, q.Input))}

@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -34,6 +37,7 @@ type Question struct {
 	// Headers are those of the agent's request that the provider gets, too.
 	Headers   map[string]string `json:"headers,omitempty"`
 	MaxOutput int64             `json:"max_output,omitempty"` // the most tokens of the response; 0: not limited
+	Choices   int64             `json:"choices,omitempty"`    // how many answers the response has; 0: one
 	// Input is an estimate of the request's tokens, not less than they are.
 	Input int64 `json:"input_tokens,omitempty"`
 	// Usage says that the agent did not ask for the usage at the end of the stream. It is asked
@@ -73,6 +77,14 @@ type Rules struct {
 	Hold   bool             // see Question
 }
 
+// interpreted are the members that matter to recourse. A provider that does not tell cases apart
+// would read another one in place of them.
+var interpreted = []string{"background", "conversation", "input", "max_completion_tokens", "max_output_tokens", "max_tokens", "mcp_servers",
+	"messages", "model", "n", "previous_response_id", "stream", "stream_options", "tools"}
+
+// maxChoices is the highest n of OpenAI.
+const maxChoices = 128
+
 // apart are the members of a request that say nothing about its answer.
 var apart = []string{"metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier"}
 
@@ -83,6 +95,9 @@ var (
 	ErrBackground   = errors.New("`background` is not supported: the response would come outside this session's journal")
 	ErrForeignTool  = errors.New("the provider would run MCP tools itself, in no journal: let the agent call tools")
 	ErrConversation = errors.New("`conversation` is state at the provider that this session has not made: send the messages, or `previous_response_id`")
+	ErrTwice        = errors.New("appears twice, and the provider may read the other one: remove one")
+	ErrCase         = errors.New("differs from a member only in case, and the provider may take it for that: write it in small letters, or remove it")
+	ErrNumber       = errors.New("must be a whole number in digits, from 1 to")
 )
 
 // Parse reads the body of a request; nil for none. Errors: those above.
@@ -98,10 +113,14 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 		p.Body = digest(body)
 		p.Input = llm.EstimateInput(len(body))
 	}
-	if err := p.check(); err != nil {
+	fields, err := members(body, interpreted)
+	if err != nil {
 		return nil, err
 	}
-	if err := p.split(); err != nil {
+	if err := p.check(fields); err != nil {
+		return nil, err
+	}
+	if err := p.split(fields); err != nil {
 		return nil, err
 	}
 	for _, name := range apart {
@@ -121,8 +140,45 @@ func (p *Prompt) Continue(used llm.Tokens) {
 	p.Input = min(p.Input+used.Input+used.Output, llm.MaxUsage)
 }
 
+// members returns the members of an object, as parts of the valid document doc; nil if it is none.
+// Errors: ErrTwice; ErrCase, for a name that differs from one of known only in case.
+func members(doc []byte, known []string) (map[string]json.RawMessage, error) {
+	if !begins(doc, "{") {
+		return nil, nil
+	}
+	var wrong error
+	fields := make(map[string]json.RawMessage)
+	err := expr.Raw(doc).Each(func(name string, v expr.Raw) {
+		switch {
+		case fields[name] != nil:
+			wrong = cmp.Or(wrong, fmt.Errorf("%.60q %w", name, ErrTwice))
+		case !slices.Contains(known, name) && slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }):
+			wrong = cmp.Or(wrong, fmt.Errorf("%.60q %w", name, ErrCase))
+		}
+		fields[name] = json.RawMessage(v)
+	})
+	return fields, cmp.Or(err, wrong)
+}
+
+// items returns the items of a list, as parts of the valid document doc; nil if it is none. Errors:
+// those of members, for the items.
+func items(doc []byte, known []string) (list []json.RawMessage, err error) {
+	if !begins(doc, "[") {
+		return nil, nil
+	}
+	wrong := expr.Raw(doc).Each(func(_ string, v expr.Raw) {
+		_, twice := members(v, known)
+		list, err = append(list, json.RawMessage(v)), cmp.Or(err, twice)
+	})
+	return list, cmp.Or(wrong, err)
+}
+
+func begins(doc []byte, bracket string) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte(bracket))
+}
+
 // check reads the members that matter to recourse.
-func (p *Prompt) check() error {
+func (p *Prompt) check(fields map[string]json.RawMessage) error {
 	p.Model, _ = p.doc["model"].(string)
 	if p.Model == "" && p.route.Method != "GET" {
 		return ErrModel
@@ -143,11 +199,16 @@ func (p *Prompt) check() error {
 			return ErrForeignTool
 		}
 	}
-	for _, name := range p.route.limits() {
-		if n := whole(p.doc[name]); n > 0 {
-			p.MaxOutput = n * max(whole(p.doc["n"]), 1)
-			break
+	if _, err := items(fields["tools"], []string{"type"}); err != nil {
+		return err
+	}
+	if p.route.Generates() {
+		if err := p.limit(); err != nil {
+			return err
 		}
+	}
+	if _, err := members(fields["stream_options"], nil); err != nil {
+		return err
 	}
 	if p.Stream && p.route.form == completions {
 		options, _ := p.doc["stream_options"].(map[string]any)
@@ -156,33 +217,51 @@ func (p *Prompt) check() error {
 	return nil
 }
 
-// whole returns a whole number of a document; 0 if the value is none.
-func whole(v any) int64 {
-	n, err := strconv.ParseInt(fmt.Sprint(v), 10, 40)
-	if err != nil {
-		return 0
+// limit reads how long the response may be. Of several limits, the provider may follow the highest
+// one.
+func (p *Prompt) limit() (err error) {
+	if p.Choices, err = p.number("n", maxChoices); err != nil {
+		return err
 	}
-	return n
+	for _, name := range p.route.limits() {
+		n, err := p.number(name, llm.MaxUsage)
+		if err != nil {
+			return err
+		}
+		p.MaxOutput = max(p.MaxOutput, min(n*p.choices(), llm.MaxUsage))
+	}
+	return nil
 }
 
+// number returns a member that is a number of at least 1; 0: there is none. Error: ErrNumber.
+func (p *Prompt) number(name string, most int64) (int64, error) {
+	v := p.doc[name]
+	if v == nil {
+		return 0, nil
+	}
+	text, _ := v.(json.Number)
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("`%s` %w %d", name, ErrNumber, most)
+	}
+	return n, nil
+}
+
+// choices returns how many answers the response has.
+func (q *Question) choices() int64 { return max(q.Choices, 1) }
+
 // split separates the conversation from the rest of the body.
-func (p *Prompt) split() error {
+func (p *Prompt) split(fields map[string]json.RawMessage) error {
 	if p.raw == nil {
 		return nil
 	}
-	fields := make(map[string]json.RawMessage)
-	if err := expr.Raw(p.raw).Each(func(name string, v expr.Raw) { fields[name] = json.RawMessage(v) }); err != nil {
-		return errors.Join(ErrNotObject, err)
-	}
-	if _, ok := p.doc[p.route.list()].([]any); ok {
-		if err := expr.Raw(fields[p.route.list()]).Each(func(_ string, v expr.Raw) { p.items = append(p.items, json.RawMessage(v)) }); err != nil {
-			return errors.Join(ErrNotObject, err)
-		}
-		if len(p.items) > 0 { // an empty list stays in the rest
-			delete(fields, p.route.list())
-		}
-	}
 	var err error
+	if p.items, err = items(fields[p.route.list()], nil); err != nil {
+		return err
+	}
+	if len(p.items) > 0 { // an empty list stays in the rest
+		delete(fields, p.route.list())
+	}
 	if p.rest, err = journal.Encode(fields); err != nil {
 		return errors.Join(ErrNotObject, err)
 	}

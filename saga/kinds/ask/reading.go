@@ -25,14 +25,16 @@ type Meaning struct {
 // Reading reads a response while it arrives.
 type Reading struct {
 	Meaning
-	route Route
-	usage bool // see Question.Usage
-	held  bool
+	route    Route
+	usage    bool // see Question.Usage
+	held     bool
+	choices  int64
+	finished map[int]bool // the choices that have ended
 }
 
 // NewReading returns a reading of the response to a question.
 func NewReading(route Route, q *Question) *Reading {
-	return &Reading{route: route, usage: q.Usage, held: q.Hold}
+	return &Reading{route: route, usage: q.Usage, held: q.Hold, choices: q.choices(), finished: make(map[int]bool)}
 }
 
 // packet is a part of a response: a whole one, or an event of a stream, in any of the forms.
@@ -44,6 +46,7 @@ type packet struct {
 	Usage *usage
 
 	Choices []struct { // chat completions
+		Index        int
 		FinishReason string `json:"finish_reason"`
 		Delta        struct {
 			ToolCalls    json.RawMessage `json:"tool_calls"`
@@ -146,14 +149,16 @@ func (r *Reading) Event(data []byte) (hold, drop, done bool) {
 	return r.held, drop, done
 }
 
-// chunk reads an event of chat completions. Its stream ends with [DONE].
+// chunk reads an event of chat completions. Its stream ends with [DONE], and is whole before that
+// if each choice has ended.
 func (r *Reading) chunk(p *packet) (drop bool) {
 	r.ID = cmp.Or(p.ID, r.ID)
 	r.Model = cmp.Or(p.Model, r.Model)
 	r.add(p.Usage)
 	for _, c := range p.Choices {
 		if c.FinishReason != "" {
-			r.Finish, r.Whole, r.held = c.FinishReason, true, true
+			r.finished[c.Index] = true
+			r.Finish, r.Whole, r.held = c.FinishReason, int64(len(r.finished)) >= r.choices, true
 		}
 		r.held = r.held || present(c.Delta.ToolCalls) || present(c.Delta.FunctionCall)
 	}
