@@ -76,7 +76,7 @@ type fixture struct {
 	model   *llmstub.Server                // answers at random
 	fault   *atomic.Pointer[llmstub.Fault] // of the model's responses; nil: none
 	eng     *engine.Engine
-	callers map[string]engine.Caller
+	callers func() (map[string]engine.Caller, *relay.Relay) // of a new node
 	cfg     Config
 	h       http.Handler
 	url     string
@@ -166,13 +166,17 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 			{Name: "s", BaseURL: scripted.URL, APIKey: modelKey, Models: []string{"scripted"}}},
 		Prices: map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
 	}
-	passed := relay.New()
-	asks := askclient.New(askclient.Config{Config: llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
-		return Content(ctx, store, uuid.FromStringOrNil(session), hash)
-	}})
-	x.callers = map[string]engine.Caller{"http": caller, "llm": llmclient.New(llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}), ask.Kind: asks}
+	x.callers = func() (map[string]engine.Caller, *relay.Relay) {
+		passed := relay.New()
+		asks := askclient.New(askclient.Config{Config: llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}, Relay: passed, Content: func(ctx context.Context, session, hash string) ([]byte, error) {
+			return Content(ctx, store, uuid.FromStringOrNil(session), hash)
+		}})
+		t.Cleanup(asks.Close)
+		return map[string]engine.Caller{"http": caller, "llm": llmclient.New(llmclient.Config{LLM: models, Egress: egress.Config{Guard: guard}}), ask.Kind: asks}, passed
+	}
+	callers, passed := x.callers()
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Vars: vars})
-	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: x.callers, Poll: 20 * time.Millisecond, Drain: time.Second})
+	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: callers, Poll: 20 * time.Millisecond, Drain: time.Second})
 	x.eng = eng
 	x.cfg = Config{Relay: passed, Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
 		Limits: Limits{Poll: 20 * time.Millisecond}}
@@ -196,7 +200,6 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 			t.Error(err)
 		}
 		caller.Close()
-		asks.Close()
 		if err := x.model.Close(); err != nil {
 			t.Error(err)
 		}

@@ -195,7 +195,7 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 	}
 	if a == nil {
 		defer s.cfg.Relay.Offer(p.Body, body)()
-		if a, err = l.newAsk(c, p, rules); err != nil {
+		if a, err = l.newAsk(c, p, body, rules); err != nil {
 			return err
 		}
 		replayed = false
@@ -336,7 +336,7 @@ func (l *life) recording(identity string) (done func()) {
 
 // newAsk records a request, which is then sent. Errors: budget_exhausted, limit, diverged,
 // superseded.
-func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Recorded, error) {
+func (l *life) newAsk(c echo.Context, p *ask.Prompt, body []byte, rules ask.Rules) (*ask.Recorded, error) {
 	if r := l.s.cfg.Replay; r != nil {
 		return nil, r.Missing(saga.Command{Do: saga.AskModel{Life: l.number, Identity: p.Identity, Input: saga.Encode(p.Question)}}, p, nil)
 	}
@@ -345,7 +345,9 @@ func (l *life) newAsk(c echo.Context, p *ask.Prompt, rules ask.Rules) (*ask.Reco
 		return nil, err
 	}
 	cmd := saga.AskModel{Life: l.number, Identity: p.Identity, Diverged: diverged}
-	if l.def.Session.Data.Keep != saga.KeepAnswers {
+	if l.def.Session.Data.Keep == saga.KeepAnswers {
+		cmd.Body = body
+	} else {
 		cmd.Blobs = p.Keep(l.models)
 	}
 	cmd.Input = saga.Encode(p.Question)

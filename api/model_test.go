@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -655,6 +657,46 @@ func TestModelOtherNode(t *testing.T) {
 	}
 	if n := len(x.model.Bills()); n != 3 {
 		t.Errorf("%d requests were sent, want 3", n)
+	}
+}
+
+// TestModelKeepAnswers: whichever node a request reaches, its prompt is sent, and is stored nowhere
+// afterwards. SQLite has one node.
+func TestModelKeepAnswers(t *testing.T) {
+	for _, store := range []string{"memory", "postgres"} {
+		x := newFixtureOn(t, stores[store](t))
+		a := openAgent(t, x, `, "keep": "answers"`)
+		id := uuid.FromStringOrNil(a.id)
+		for i, node := range []*fixture{x, otherNode(t, x)} {
+			b := *a
+			b.x = node
+			for _, r := range modelRequests[:3] {
+				body := fmt.Sprintf(r.body, fmt.Sprintf(`, "seed": %d`, i))
+				if got := b.ask(r.path, body).want(200); got.Header.Get("X-Recourse-Replayed") != "" || !strings.Contains(string(got.Body), "book_flight") {
+					t.Errorf("%s, node %d: %s", r.name, i, got.Body)
+				}
+				hash := sha256.Sum256([]byte(body))
+				if blobs, err := x.store.Blobs(t.Context(), id, [][32]byte{hash}); err != nil || len(blobs) != 0 {
+					t.Errorf("%s, node %d: the body is stored: %v", r.name, i, err)
+				}
+			}
+		}
+		records, err := x.store.Records(t.Context(), id, 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if strings.Contains(string(r.Data), "Rome") || strings.Contains(string(r.Data), base64.StdEncoding.EncodeToString([]byte(`{"model":`))) {
+				t.Errorf("record %d has the prompt: %s", r.Seq, r.Data)
+			}
+		}
+		if messages, err := x.store.Messages(t.Context(), []uuid.UUID{id}, 1000, 1<<20); err != nil || len(messages) != 0 {
+			t.Errorf("messages %v, %v", messages, err)
+		}
+		var shown askView
+		if x.do("GET", "/v1/sessions/"+a.id+"/asks/llm%5B3%5D", "").want(200).into(&shown); shown.Request != nil || shown.Answer == nil {
+			t.Errorf("the request is shown as %+v", shown)
+		}
 	}
 }
 

@@ -9,10 +9,12 @@ import (
 	"recourse/saga"
 )
 
-// otherNode runs a second engine on the fixture's store, with an API on top.
+// otherNode runs a second engine on the fixture's store, with an API on top. As another process, it
+// shares nothing else with the first one.
 func otherNode(t *testing.T, x *fixture) *fixture {
 	t.Helper()
-	eng := engine.New(engine.Config{Store: x.store, Definitions: x.cfg.Catalog, Callers: x.callers, Poll: 20 * time.Millisecond, Drain: time.Second})
+	callers, passed := x.callers()
+	eng := engine.New(engine.Config{Store: x.store, Definitions: x.cfg.Catalog, Callers: callers, Poll: 20 * time.Millisecond, Drain: time.Second})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()
@@ -24,7 +26,7 @@ func otherNode(t *testing.T, x *fixture) *fixture {
 	})
 	y := *x
 	cfg := x.cfg
-	cfg.Engine = eng
+	cfg.Engine, cfg.Relay = eng, passed
 	y.url = serve(t, cfg)
 	return &y
 }

@@ -294,6 +294,12 @@ func (l *Lane) command(r *run, message uuid.UUID, c saga.Command) error {
 	if rec.Kind == "" {
 		return nil // it changes nothing
 	}
+	if o, ok := c.Do.(saga.AskModel); ok && o.Body != nil && rec.Kind == journal.Called {
+		if r.contents == nil {
+			r.contents = make(map[string]*[]byte)
+		}
+		r.contents[rec.Path] = &o.Body
+	}
 	if rec.Kind != journal.Called { // a call is in the row as little as a step's intent is
 		r.rewrite = true
 	}
@@ -364,6 +370,9 @@ func (l *Lane) write(r *run, d machine.Draft) error {
 	r.next.Records = append(r.next.Records, rec)
 	r.next.Blobs = append(r.next.Blobs, d.Blobs...)
 	l.grow(r, &rec)
+	if rec.Kind != journal.Called { // it is sent now, or never
+		delete(r.contents, rec.Path)
+	}
 	if rec.Kind == journal.Attached {
 		r.next.Tasks = append(r.next.Tasks, r.m.LeaseTask())
 	}
@@ -439,6 +448,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				return true, l.write(r, machine.Draft{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: saga.WokeData{Timer: "resend", Due: saga.Time{Time: l.now.UTC().Truncate(time.Millisecond)}}})
 			}
 			d = l.prepared(d)
+			d.Send.Request.Content = r.contents[d.Send.Path]
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
 			}

@@ -34,14 +34,15 @@ type run struct {
 	rewrite        bool // its row is out of date
 	yielded        bool // it could send, but the lane drains or has no memory
 	broken         error
-	again          *journal.Claimed // set if the saga was claimed again while its release was in flight
-	size           int              // bytes of data of its records
-	steps          bool             // an attempt has ended since the saga was loaded
-	inFlight       int              // attempts whose Answered will come to this lane
-	calls          []call           // those of them that were sent, or are about to be
-	moved          time.Time        // when its journal last grew, or was read
-	permit         Permit           // for its requests to be sent
-	watches        int              // how many Watches in a row found it stalled
+	again          *journal.Claimed   // set if the saga was claimed again while its release was in flight
+	size           int                // bytes of data of its records
+	steps          bool               // an attempt has ended since the saga was loaded
+	inFlight       int                // attempts whose Answered will come to this lane
+	calls          []call             // those of them that were sent, or are about to be
+	contents       map[string]*[]byte // what its asks that were not sent yet send and no store has, by path
+	moved          time.Time          // when its journal last grew, or was read
+	permit         Permit             // for its requests to be sent
+	watches        int                // how many Watches in a row found it stalled
 	shown          saga.Status
 	inboxRevision  int         // Machine.InboxRevision, as the row has it
 	withdrawn      []uuid.UUID // tasks that were withdrawn, and messages that cancel children

@@ -121,6 +121,40 @@ func TestSessionStays(t *testing.T) {
 	}
 }
 
+// What a session does not store reaches its node with the command, also as a message. The request
+// has it, and no record and no content.
+func TestAskSendsWhatIsNotStored(t *testing.T) {
+	for name, bring := range map[string]func(b *bench, id uuid.UUID, do saga.Operation){
+		"asked": func(b *bench, id uuid.UUID, do saga.Operation) { b.ask(id, do) },
+		"message": func(b *bench, id uuid.UUID, do saga.Operation) {
+			m, err := saga.Command{Do: do}.Message(uuid.Must(uuid.NewV7()), id)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			b.handle(engine.Received{ID: id, Messages: []journal.Message{m}})
+		},
+	} {
+		b := newSessionBench(t)
+		id := b.openSession()
+		const prompt = `{"model": "m", "messages": ["a secret"]}`
+		bring(b, id, saga.AskModel{Life: 1, Identity: "i", Input: json.RawMessage(`{"route":"openai/chat/completions","model":"m"}`), Body: []byte(prompt)})
+		for _, c := range pendingCommits(b) {
+			doc, err := json.Marshal(c.Batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(doc), "secret") || len(c.Batch[0].Blobs) > 0 {
+				t.Errorf("%s: committed %s", name, doc)
+			}
+		}
+		b.handle(b.append())
+		sent := take[engine.Perform](b)
+		if len(sent) != 1 || sent[0].Send.Request.Content == nil || string(*sent[0].Send.Request.Content) != prompt {
+			t.Errorf("%s: sent %+v", name, sent)
+		}
+	}
+}
+
 // pendingCommits returns the commits that the test has not carried out.
 func pendingCommits(b *bench) (list []engine.Commit) {
 	for _, eff := range b.out {

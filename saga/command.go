@@ -97,6 +97,9 @@ type (
 		Identity string          `json:"identity"`
 		Input    json.RawMessage `json:"input"`
 		Diverged *Divergence     `json:"diverged,omitempty"`
+		// Body is what to send, if the session does not store it: no record has it. The saga's node
+		// has it in memory until it is sent. nil: it is stored.
+		Body []byte `json:"body,omitempty"`
 		// Blobs are stored with the record. A caller that sends a message stores them before, and
 		// leaves them out.
 		Blobs []journal.Blob `json:"-"`

@@ -41,6 +41,9 @@ type Request struct {
 	Child   *ChildRequest     `json:"child,omitempty"`
 	Own     *OwnRequest       `json:"own,omitempty"`
 	Tool    *ToolRequest      `json:"mcp,omitempty"`
+	// Content is the body of an ask whose session does not store it. It is not recorded, and not
+	// part of the hash. nil: it is stored. A pointer, because few requests have one.
+	Content *[]byte `json:"-"`
 	// Traceparent is set when the request is sent. It is not recorded, and not part of the hash.
 	// "": none. A header of this name in Headers takes precedence.
 	Traceparent string `json:"-"`

@@ -78,6 +78,9 @@ const keyHeader = "Idempotency-Key"
 
 // body returns the body to send: as the agent has just sent it, or from the store.
 func (c *Caller) body(ctx context.Context, q *ask.Question, r saga.Request) ([]byte, error) {
+	if r.Content != nil {
+		return q.Outgoing(*r.Content)
+	}
 	content, ok := c.cfg.Relay.Body(q.Body)
 	if !ok {
 		var err error
