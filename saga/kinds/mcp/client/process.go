@@ -181,8 +181,7 @@ func (p *process) exchange(ctx context.Context, method string, params map[string
 	case rep := <-answered:
 		return p.charged(ctx, rep)
 	case <-ctx.Done():
-		f := egress.BodyFailure(ctx, ctx.Err())
-		return reply{}, &failure{sent: true, code: f.Code, why: "the program of the server " + p.s.Name + ": " + f.Why}
+		return reply{}, p.late(ctx)
 	case <-p.over:
 		select {
 		case rep := <-answered:
@@ -202,6 +201,17 @@ func (p *process) charged(ctx context.Context, rep reply) (reply, *failure) {
 	return rep, nil
 }
 
+// late returns the failure of a request that may have been sent, and whose ctx is done.
+func (p *process) late(ctx context.Context) *failure {
+	f := egress.BodyFailure(ctx, ctx.Err())
+	return &failure{sent: true, code: f.Code, why: "the program of the server " + p.s.Name + ": " + f.Why}
+}
+
+// unread returns the failure of a request of which nothing was written before its ctx was done.
+func (p *process) unread() *failure {
+	return &failure{code: egress.CodeTimeout, why: "the program of the server " + p.s.Name + " does not read its stdin"}
+}
+
 func (p *process) ended(sent bool) *failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,27 +225,62 @@ func (p *process) ended(sent bool) *failure {
 	return f
 }
 
-// write writes one line. After an incomplete one the program can no longer be used.
+// write writes one line. If ctx ends when a part of it is written, the rest follows in the
+// background: without it, the program could read no other line, and the calls that wait there would
+// be lost.
 func (p *process) write(ctx context.Context, text []byte) *failure {
 	select {
 	case p.writing <- struct{}{}:
 	case <-ctx.Done():
-		return &failure{code: egress.CodeTimeout, why: "the program of the server " + p.s.Name + " does not read its stdin"}
+		return p.unread()
 	}
-	defer func() { <-p.writing }()
+	rest, f := p.begin(ctx, append(text, '\n'))
+	if rest == nil {
+		<-p.writing
+		return f
+	}
+	go func() {
+		defer func() { <-p.writing }()
+		if _, err := p.in.Write(rest); err != nil { // if the program never reads it, close ends this
+			p.broken()
+		}
+	}()
+	return f
+}
+
+// begin writes a line until ctx is done. rest is what is left of a line that has begun.
+func (p *process) begin(ctx context.Context, line []byte) (rest []byte, _ *failure) {
 	if !p.usable() {
-		return p.ended(false)
+		return nil, p.ended(false)
 	}
-	_ = p.in.SetWriteDeadline(time.Time{})
-	late := context.AfterFunc(ctx, func() { _ = p.in.SetWriteDeadline(time.Unix(1, 0)) })
-	n, err := p.in.Write(append(text, '\n'))
-	late()
-	if err == nil {
-		return nil
+	cut := make(chan struct{})
+	late := context.AfterFunc(ctx, func() {
+		_ = p.in.SetWriteDeadline(time.Unix(1, 0))
+		close(cut)
+	})
+	n, err := p.in.Write(line)
+	if !late() {
+		<-cut // otherwise it could cut the next line
+		_ = p.in.SetWriteDeadline(time.Time{})
 	}
-	p.end(egress.CodeConnection, "no longer reads its stdin")
-	p.kill()
-	return p.ended(n > 0)
+	switch {
+	case err == nil:
+		return nil, nil
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		p.broken()
+		return nil, p.ended(n > 0)
+	case n == 0:
+		return nil, p.unread()
+	}
+	return line[n:], p.late(ctx)
+}
+
+// broken ends a program that no longer reads its stdin.
+func (p *process) broken() {
+	if p.usable() {
+		p.end(egress.CodeConnection, "no longer reads its stdin")
+		p.kill()
+	}
 }
 
 // read passes each line of the program's stdout to the request that it answers, until its end.
@@ -332,15 +377,34 @@ func (p *process) asked(method string, id json.RawMessage) {
 func (p *process) end(code, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endLocked(code, why)
+}
+
+func (p *process) endLocked(code, why string) {
 	if p.why == "" {
 		p.code, p.why = code, why
 		close(p.over)
 	}
 }
 
+// stopped is why a process is over that this program has closed.
+const stopped = "was stopped"
+
+func (p *process) retire() bool {
+	p.mu.Lock()
+	if p.why == "" && len(p.waiting) > 0 {
+		p.mu.Unlock()
+		return false
+	}
+	p.endLocked(egress.CodeConnection, stopped) // a request that comes now is not sent
+	p.mu.Unlock()
+	p.close()
+	return true
+}
+
 // close ends the process: its stdin ends, and after a while it is killed, with its children.
 func (p *process) close() {
-	p.end(egress.CodeConnection, "was stopped")
+	p.end(egress.CodeConnection, stopped)
 	_ = p.in.Close()
 	select {
 	case <-p.exited:

@@ -21,6 +21,8 @@ type link interface {
 	// usable reports whether a request can be sent, as far as is known.
 	usable() bool
 	revision() string
+	// retire closes the link, unless another request waits for its reply there.
+	retire() bool
 	close()
 }
 
@@ -80,13 +82,18 @@ func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
 	if fresh {
 		return l, nil
 	}
-	if l != nil {
-		if s.list(ctx, l, k) == nil {
-			return l, nil
-		}
-		s.drop(l)
-	}
 	var f *failure
+	if l != nil {
+		f = s.list(ctx, l, k)
+		switch {
+		case f == nil:
+			return l, nil
+		case f.code == egress.CodeInterrupted: // this says nothing about the server
+			return nil, f
+		case !s.drop(l), ctx.Err() != nil:
+			return nil, f
+		}
+	}
 	if s.address != nil {
 		l, f = greetHTTP(ctx, s, k)
 	} else {
@@ -109,17 +116,19 @@ func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
 	return l, nil
 }
 
-// drop forgets a link. The next call greets the server again.
-func (s *server) drop(l link) {
+// drop closes and forgets a link, so that the next call greets the server again. It does not do so
+// while another call waits for its reply there: a program that does one thing after another lists
+// its tools only after that call, and killing it would leave that call in doubt.
+func (s *server) drop(l link) bool {
+	if !l.retire() {
+		return false
+	}
 	s.mu.Lock()
-	mine := s.link == l
-	if mine {
+	defer s.mu.Unlock()
+	if s.link == l {
 		s.link = nil
 	}
-	s.mu.Unlock()
-	if mine {
-		l.close()
-	}
+	return true
 }
 
 // outdated says that the server's tools have changed.
@@ -152,6 +161,7 @@ func (s *server) list(ctx context.Context, l link, k *keys) *failure {
 		}
 		rep, f := l.request(ctx, "tools/list", params, "", k)
 		if f != nil {
+			f.why = "tools/list: " + f.why
 			return f
 		}
 		if rep.err != nil {
