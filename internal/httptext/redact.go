@@ -44,12 +44,45 @@ func (r *Redactor) Text(s string) string {
 	return s
 }
 
+// Part redacts text that may be a part of a longer one: also what may be the end of a secret at its
+// beginning, and the beginning of one at its end.
+func (r *Redactor) Part(s string) string {
+	if r == nil {
+		return s
+	}
+	s = r.Text(s)
+	before, after := 0, 0 // the bytes of the longest such parts
+	for _, v := range r.values {
+		if len(s) >= minRedacted && strings.Contains(v, s) {
+			return redacted
+		}
+		for n := min(len(v), len(s)); n >= minRedacted; n-- {
+			if n > before && strings.HasPrefix(s, v[len(v)-n:]) {
+				before = n
+			}
+			if n > after && strings.HasSuffix(s, v[:n]) {
+				after = n
+			}
+		}
+	}
+	if before+after > len(s) {
+		return redacted
+	}
+	if after > 0 {
+		s = s[:len(s)-after] + redacted
+	}
+	if before > 0 {
+		s = redacted + s[before:]
+	}
+	return s
+}
+
 // maxDetail is the most bytes of a failed call's description.
 const maxDetail = 480
 
-// Detail redacts the description of a failed call, and then shortens it. In the other order, a part
-// of a secret could remain.
-func (r *Redactor) Detail(s string) string { return Clip(r.Text(s), maxDetail) }
+// Detail redacts the description of a failed call, makes it one line, and then shortens it. In
+// another order, a part of a secret could remain.
+func (r *Redactor) Detail(s string) string { return Clip(Printable(r.Text(s)), maxDetail) }
 
 // JSON redacts the strings of a valid JSON document, including names. Numbers and all other strings
 // stay byte for byte.

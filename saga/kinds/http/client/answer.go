@@ -35,7 +35,7 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *http.Response) s
 	case success:
 		a.Code, a.Detail = code, o.shown+": "+why
 	default: // the status is enough; the body is for people
-		a.Body = httptext.EncodeText(prefix([]byte(o.redact.Text(string(body))), maxErrorBody), o.redact)
+		a.Body = httptext.EncodeText(prefix([]byte(o.redact.Part(string(body))), maxErrorBody), nil)
 	}
 	return a
 }

@@ -180,6 +180,18 @@ func TestSecretsThatAreCut(t *testing.T) {
 	}
 }
 
+// Of a body that breaks off within a secret, no part of the secret stays.
+func TestSecretsThatBreakOff(t *testing.T) {
+	s := egresstest.Serve(t, func(_ int, conn *net.TCPConn) bool {
+		_, _ = io.WriteString(conn, "HTTP/1.1 500 No\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nyou sent tok-123")
+		return false
+	})
+	a := newCaller(t, Config{Secret: vault}).Call(t.Context(), saga.Request{Method: "GET", URL: s.URL, Headers: map[string]string{"X-Key": "${secrets.TOKEN}"}})
+	if got, want := string(a.Body), `"you sent ***"`; got != want {
+		t.Errorf("body %s, want %s", got, want)
+	}
+}
+
 // A secret that another request's answer tells does not get into a journal either.
 func TestKnownSecretsAreRedacted(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -217,7 +217,7 @@ func (s *server) others() string {
 	if len(names) > 10 {
 		names = append(names[:10], "…")
 	}
-	return ", it has " + httptext.Clip(httptext.Printable(strings.Join(names, ", ")), 300)
+	return ", it has " + strings.Join(names, ", ")
 }
 
 func callParams(t *saga.ToolRequest) map[string]any {

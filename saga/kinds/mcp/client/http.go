@@ -18,6 +18,8 @@ import (
 	"recourse/saga/kinds/mcp"
 )
 
+const maxErrorBody = 4 << 10 // bytes of the body of an error that an answer keeps
+
 // httpLink speaks streamable HTTP: each request is one POST, whose response has the reply as JSON,
 // or as one of the events of a stream.
 type httpLink struct {
@@ -158,8 +160,8 @@ func (l *httpLink) read(ctx context.Context, resp *http.Response, id int64, k *k
 		f = &egress.Failure{Code: egress.CodeBodyInvalid, Why: err.Error()}
 	}
 	if resp.StatusCode > 299 || resp.StatusCode < 200 { // the status is enough; the body is for people
-		doc, _, _ := httptext.EncodeBody("text/plain", body[:min(len(body), 4<<10)], k.redact)
-		return reply{}, &failure{body: doc, why: "HTTP " + resp.Status}
+		text := httptext.Clip(k.redact.Part(string(body)), maxErrorBody)
+		return reply{}, &failure{body: httptext.EncodeText([]byte(text), nil), why: "HTTP " + resp.Status}
 	}
 	return reply{}, &failure{code: f.Code, why: l.s.address.Host + ": " + f.Why}
 }

@@ -47,9 +47,8 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-func (e *rpcError) String() string {
-	return fmt.Sprintf("%s (%d)", httptext.Clip(httptext.Printable(e.Message), 500), e.Code)
-}
+// String returns the text of the server, as it is: [httptext.Redactor.Detail] makes it short.
+func (e *rpcError) String() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // reply is the answer to a request.
 type reply struct {

@@ -52,7 +52,7 @@ type process struct {
 
 // startProcess starts the server's program and greets it.
 func startProcess(ctx context.Context, s *server, k *keys) (link, *failure) {
-	p := &process{s: s, errors: &tail{}, writing: make(chan struct{}, 1), exited: make(chan struct{}), over: make(chan struct{}), waiting: make(map[int64]chan reply)}
+	p := &process{s: s, errors: &tail{redact: k.redact}, writing: make(chan struct{}, 1), exited: make(chan struct{}), over: make(chan struct{}), waiting: make(map[int64]chan reply)}
 	if err := p.start(k); err != nil {
 		return nil, &failure{code: mcp.CodeNotReady, why: "the program of the server " + s.Name + " cannot be started: " + err.Error()}
 	}
@@ -420,18 +420,22 @@ func (p *process) kill() { p.killing.Do(func() { killGroup(p.cmd.Process) }) }
 
 // tail keeps the end of what is written to it, in one line, for messages.
 type tail struct {
-	mu   sync.Mutex
-	text []byte
+	redact *httptext.Redactor
+	mu     sync.Mutex
+	text   []byte
 }
 
-const maxTail = 300
+const (
+	maxTail = 300     // bytes that a message has
+	kept    = 4 << 10 // bytes before secrets are redacted, which makes them fewer
+)
 
 // Write implements io.Writer.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, b...)
-	if cut := len(t.text) - maxTail; cut > 0 {
+	if cut := len(t.text) - kept; cut > 0 {
 		t.text = t.text[cut:]
 	}
 	return len(b), nil
@@ -443,5 +447,6 @@ var _ fmt.Stringer = (*tail)(nil)
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return httptext.Printable(strings.Join(strings.Fields(strings.ToValidUTF8(string(t.text), "?")), " "))
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(t.redact.Part(string(t.text)), "?")), " ")
+	return strings.ToValidUTF8(text[max(0, len(text)-maxTail):], "")
 }
