@@ -67,13 +67,14 @@ type lifeRequests struct {
 	life  int
 	calls map[string]int     // calls whose ends the agent has got, by identity
 	asks  map[string]ask.Use // by path
-	paths map[string]bool    // of the calls that it has asked for
+	paths map[string]bool    // of the calls and own steps that it has asked for
+	ended map[string]bool    // of those whose ends the agent has got
 	// recording counts the requests to models that are being recorded, by identity.
 	recording map[string]int
 }
 
 func newLifeRequests(life int) *lifeRequests {
-	return &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use), paths: make(map[string]bool), recording: make(map[string]int)}
+	return &lifeRequests{life: life, calls: make(map[string]int), asks: make(map[string]ask.Use), paths: make(map[string]bool), ended: make(map[string]bool), recording: make(map[string]int)}
 }
 
 // with passes what a life has asked for. A request of an earlier life, which may end late, finds

@@ -11,7 +11,6 @@ import (
 	"recourse/api/mcp"
 	"recourse/saga"
 	"recourse/saga/dsl"
-	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -79,17 +78,19 @@ func (s *server) call(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s.asked.with(l.id, l.number, func(r *lifeRequests) { r.paths[path] = true })
+	l.asksFor(path)
 	replayed := s.replayed(l.m.CallIndex(path) < known)
 	if err := l.awaitCall(c, path, max(time.Until(until), 0)); err != nil {
 		return err
 	}
+	status := l.m.CallStatus(path)
+	l.gets(c, path, status)
 	if err := l.replyCall(c, path, replayed); err != nil {
 		return err
 	}
 	// Only a call whose end the agent has got counts: a request that is repeated after a lost
 	// response is the same call.
-	if l.m.CallStatus(path).Ended() && c.Request().Context().Err() == nil {
+	if status.Ended() && c.Request().Context().Err() == nil {
 		s.asked.add(l.id, l.number, identity, cmd.Before)
 	}
 	return nil
@@ -157,10 +158,18 @@ func (l *live) replyCall(c echo.Context, path string, replayed bool) error {
 }
 
 // listCalls serves GET /v1/sessions/{id}/calls, in the order in which they were made.
-func (s *server) listCalls(c echo.Context) error { return listOf(s, c, "calls", machine.Calls) }
+func (s *server) listCalls(c echo.Context) error {
+	return listOf(s, c, "calls", func(l *life) []machine.CallView {
+		list := machine.Calls(l.m, l.log)
+		for i := range list {
+			list[i].Unread = l.unread(list[i].Path, list[i].Status)
+		}
+		return list
+	})
+}
 
 // listOf serves a page of a list of a session. name is that of the list in cursors.
-func listOf[T any](s *server, c echo.Context, name string, read func(*machine.Machine, *history.Steps) []T) error {
+func listOf[T any](s *server, c echo.Context, name string, read func(*life) []T) error {
 	q, err := readQuery(c, "limit", "cursor")
 	if err != nil {
 		return err
@@ -178,7 +187,7 @@ func listOf[T any](s *server, c echo.Context, name string, read func(*machine.Ma
 	if err != nil {
 		return err
 	}
-	list := read(l.m, l.log)
+	list := read(l)
 	from = min(from, len(list))
 	return reply(c, http.StatusOK, cut(list[from:], limit, func(T) string { return pack(name, strconv.Itoa(from+limit)) }))
 }
@@ -210,6 +219,7 @@ func (s *server) getCall(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	l.gets(c, path, v.Status)
 	return reply(c, http.StatusOK, v)
 }
 

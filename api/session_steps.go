@@ -66,6 +66,7 @@ func (s *server) beginStep(c echo.Context) error {
 		return err
 	}
 	begin.Life = l.number
+	l.asksFor(saga.OwnPrefix + begin.ID)
 	if _, err := l.ask(c, saga.Command{Do: begin}); err != nil {
 		return err
 	}
@@ -81,6 +82,7 @@ func (s *server) beginStep(c echo.Context) error {
 	if v.Status == machine.CallRunning {
 		return reply(c, http.StatusCreated, begunView{decideGo, v})
 	}
+	l.gets(c, v.Path, v.Status)
 	return reply(c, http.StatusOK, begunView{decideReplay, v})
 }
 
@@ -163,16 +165,25 @@ func (l *live) ownView(id string) (machine.OwnView, error) {
 	return v, nil
 }
 
-func (l *live) replyOwn(c echo.Context, id string) error {
+func (l *life) replyOwn(c echo.Context, id string) error {
 	v, err := l.ownView(id)
 	if err != nil {
 		return err
 	}
+	l.gets(c, v.Path, v.Status)
 	return reply(c, http.StatusOK, v)
 }
 
 // listOwnSteps serves GET /v1/sessions/{id}/steps, in the order in which they were begun.
-func (s *server) listOwnSteps(c echo.Context) error { return listOf(s, c, "steps", machine.OwnSteps) }
+func (s *server) listOwnSteps(c echo.Context) error {
+	return listOf(s, c, "steps", func(l *life) []machine.OwnView {
+		list := machine.OwnSteps(l.m, l.log)
+		for i := range list {
+			list[i].Unread = l.unread(list[i].Path, list[i].Status)
+		}
+		return list
+	})
+}
 
 // undoOwnStep serves POST /v1/sessions/{id}/steps/{id}/undo.
 func (s *server) undoOwnStep(c echo.Context) error {

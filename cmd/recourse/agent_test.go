@@ -329,6 +329,39 @@ func TestAgentParks(t *testing.T) {
 	}
 }
 
+// With --park, a process whose call ends after it has asked last, and before it exits, runs again.
+// One that has got the ends of its calls does not.
+func TestAgentParksTooLate(t *testing.T) {
+	t.Parallel()
+	_, s := agents(t)
+	for _, tt := range []struct {
+		exit, lives string
+		gets        bool
+	}{{"0", "1\n2\n", false}, {"75", "1\n2\n", false}, {"0", "1\n", true}} {
+		token := filepath.Join(t.TempDir(), "token")
+		a := startAgent(t, s.env, waits(token, "echo $RECOURSE_LIFE; test $RECOURSE_LIFE = 2 || exit "+tt.exit), "--park", "--restarts", "0")
+		secret := tokenIn(t, token)
+		refund := strings.Replace(refundOf("o-1", 20000), "10s", "0s", 1)
+		if status := s.in(t, secret, "POST", "calls", refund, nil); status != http.StatusAccepted {
+			t.Errorf("refund: %d", status)
+		}
+		id := s.sessionID(t)
+		ok(t, s.env, "approve", id, "refund[0]", "--yes")
+		as := "" // somebody else waits for the end
+		if tt.gets {
+			as = "Bearer " + secret
+		}
+		if status := s.inWith(t, as, secret, "GET", "calls/refund[0]?wait=10s", "", nil); status != http.StatusOK {
+			t.Errorf("the end: %d", status)
+		}
+		let(t, token)
+		a.exits(t, cli.OK, "committed")
+		if a.out.String() != tt.lives {
+			t.Errorf("exit %s, got %v: lives %q", tt.exit, tt.gets, a.out.String())
+		}
+	}
+}
+
 // sessionID returns the id of the newest session.
 func (s *serving) sessionID(t *testing.T, more ...string) string {
 	t.Helper()

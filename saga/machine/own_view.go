@@ -25,6 +25,7 @@ type OwnView struct {
 	WaitsFor string          `json:"waits_for,omitempty"` // doubt
 	Inbox    string          `json:"inbox,omitempty"`     // the id of the entry that a person decides
 	Undo     CallUndo        `json:"undo"`
+	Unread   bool            `json:"unread,omitempty"` // as of a call
 }
 
 // OwnSteps returns the own steps of a session, in the order in which they were begun. log has the

@@ -53,6 +53,7 @@ type CallView struct {
 	WaitsFor string          `json:"waits_for,omitempty"` // approval, repeat, doubt, budget or credentials
 	Inbox    string          `json:"inbox,omitempty"`     // the id of the entry that a person decides
 	Undo     CallUndo        `json:"undo"`
+	Unread   bool            `json:"unread,omitempty"` // in a list: the life that reads it has not got its end
 }
 
 // Calls returns the calls of a session, in the order in which they were made. log has the records
@@ -90,6 +91,15 @@ func (m *Machine) CallStatus(path string) CallStatus {
 		return ""
 	}
 	return m.callStatus(n)
+}
+
+// MadeIn returns the life that has made the call with this path; 0: there is no such call.
+func (m *Machine) MadeIn(path string) int {
+	n := m.call(path)
+	if n == nil {
+		return 0
+	}
+	return n.life
 }
 
 // call returns the call with this path; nil if there is none.

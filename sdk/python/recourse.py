@@ -54,12 +54,13 @@ Task = TypedDict("Task", {
 Call = TypedDict("Call", {
     "path": str, "action": str, "status": Literal["running", "waiting", "succeeded", "failed", "in_doubt", "undone"], "replayed": bool, "key": str,
     "input": Any, "output": Any, "error": Failure, "cost": str, "waits_for": Literal["approval", "repeat", "doubt", "budget", "credentials"],
-    "inbox": str, "undo": Literal["available", "none", "running", "done"],
+    "inbox": str, "undo": Literal["available", "none", "running", "done"], "unread": bool,
 }, total=False)
 OwnStep = TypedDict("OwnStep", {
     "id": str, "path": str, "status": Literal["running", "waiting", "succeeded", "failed", "in_doubt", "undone"], "attempt": int, "key": str,
     "effect": Literal["none", "undoable", "irreversible"], "input": Any, "output": Any, "error": Failure, "cost": str,
     "waits_for": Literal["approval", "doubt", "budget", "credentials"], "inbox": str, "undo": Literal["available", "none", "running", "done"],
+    "unread": bool,
 }, total=False)
 SessionView = TypedDict("SessionView", {
     "id": str, "definition": str, "status": Literal["running", "waiting", "paused", "compensating", "stuck", "succeeded", "compensated", "failed"],

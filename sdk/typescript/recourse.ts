@@ -40,12 +40,12 @@ export interface Task {
 export interface Call {
   path: string; action: string; status: 'running' | 'waiting' | 'succeeded' | 'failed' | 'in_doubt' | 'undone'; replayed: boolean; key: string;
   input: unknown; output?: unknown; error?: Failure; cost: string; waits_for?: 'approval' | 'repeat' | 'doubt' | 'budget' | 'credentials';
-  inbox?: string; undo: 'available' | 'none' | 'running' | 'done';
+  inbox?: string; undo: 'available' | 'none' | 'running' | 'done'; unread?: boolean;
 }
 export interface OwnStep {
   id: string; path: string; status: 'running' | 'waiting' | 'succeeded' | 'failed' | 'in_doubt' | 'undone'; attempt: number; key: string;
   effect: 'none' | 'undoable' | 'irreversible'; input: unknown; output?: unknown; error?: Failure; cost: string;
-  waits_for?: 'approval' | 'doubt' | 'budget' | 'credentials'; inbox?: string; undo: 'available' | 'none' | 'running' | 'done';
+  waits_for?: 'approval' | 'doubt' | 'budget' | 'credentials'; inbox?: string; undo: 'available' | 'none' | 'running' | 'done'; unread?: boolean;
 }
 export interface SessionView {
   id: string; definition: string; status: 'running' | 'waiting' | 'paused' | 'compensating' | 'stuck' | 'succeeded' | 'compensated' | 'failed';

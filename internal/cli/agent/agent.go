@@ -55,7 +55,7 @@ type Run struct {
 	Actions []string `placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that the agent may call, separated by commas: their names with --server, and files or directories without."`
 	Opening
 	Restarts int    `default:"5" help:"How often the process is run again after a failure; default ${default}."`
-	Park     bool   `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
+	Park     bool   `help:"If the program exits with 0 before it has got the ends of its calls, run it again once one of them has ended, as after 75."`
 	Plain    bool   `help:"Print the session's calls as lines on a terminal, too, instead of showing them in its last lines."`
 	Database string `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
@@ -337,8 +337,9 @@ func (r *runner) abort() error {
 	}
 }
 
-// park waits until a call or an own step that was open has ended. It keeps the lease: a session
-// without a process counts as lost after a time. waits is false if none is open.
+// park waits until a call or an own step that was open has ended. It does not wait if one has ended
+// since the agent asked for it last. It keeps the lease: a session without a process counts as lost
+// after a time. waits is false if the agent has got the ends of all.
 func (r *runner) park() (waits bool, _ error) {
 	var open []string
 	said := ""
@@ -348,7 +349,7 @@ func (r *runner) park() (waits bool, _ error) {
 			// The end of an own step that the agent has left would be its own doing.
 			steps = slices.DeleteFunc(steps, func(v machine.CallView) bool { return v.Action == "" && v.Status == machine.CallRunning })
 			for _, v := range steps {
-				if slices.Contains(open, v.Path) && v.Status.Ended() {
+				if v.Unread || slices.Contains(open, v.Path) && v.Status.Ended() {
 					r.note("%s has ended: %s", v.Path, v.Status)
 					return true, nil
 				}

@@ -48,7 +48,7 @@ type runner struct {
 	args     []string
 	flags    remote.ServerFlags
 	restarts int
-	parks    bool   // an exit with 0 while calls are open is like one with the code parked
+	parks    bool   // an exit with 0 before the ends of calls is like one with the code parked
 	keyed    bool   // a later run can continue the session
 	replays  bool   // the process runs against the session's journal, in no life of it
 	database string // of the server in this process; "": it is another process
@@ -153,7 +153,7 @@ func (r *runner) steps() ([]machine.CallView, error) {
 	}
 	own, err := listOf[machine.OwnView](r, "steps")
 	for _, v := range own {
-		list = append(list, machine.CallView{Path: v.Path, Status: v.Status, WaitsFor: v.WaitsFor, Undo: v.Undo})
+		list = append(list, machine.CallView{Path: v.Path, Status: v.Status, WaitsFor: v.WaitsFor, Undo: v.Undo, Unread: v.Unread})
 	}
 	return list, err
 }

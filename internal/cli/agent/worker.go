@@ -21,7 +21,7 @@ type Worker struct {
 	Type     string   `required:"" placeholder:"NAME" help:"Take sessions with this name."`
 	Parallel int      `default:"1" help:"How many processes run at once; default ${default}. An agent that is parked does not count."`
 	Restarts int      `default:"5" help:"How often a session's process is run again after a failure; default ${default}."`
-	Park     bool     `help:"If the program exits with 0 while calls are open, run it again once one of them has ended, as after 75."`
+	Park     bool     `help:"If the program exits with 0 before it has got the ends of its calls, run it again once one of them has ended, as after 75."`
 	Command  []string `arg:"" name:"cmd" help:"The agent's program and its arguments, after --."`
 }
 
