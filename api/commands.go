@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -97,8 +98,13 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 	if err != nil || l == nil {
 		return err
 	}
-	if _, undoes := cmd.Do.(saga.Compensate); undoes && l.ended() {
-		return s.undoEnded(c, l, cmd)
+	if _, undoes := cmd.Do.(saga.Compensate); undoes {
+		switch before, err := l.endedBefore(c); {
+		case err != nil:
+			return err
+		case before:
+			return s.undoEnded(c, l, cmd)
+		}
 	}
 	done, err := l.execute(c, cmd)
 	if err != nil {
@@ -126,6 +132,41 @@ func (s *server) messageOf(id uuid.UUID, cmd saga.Command) (journal.Message, err
 	return cmd.Message(message, id)
 }
 
+// messageID returns the id of the message that carries a request's command. A request that is
+// repeated with its Idempotency-Key gets the id of the first one, which may have stored its message
+// although it failed: so both are one message. The id is kept for as long as a reply. It is not
+// derived from the key, because a saga applies messages in the order of their ids.
+func (l *live) messageID(c echo.Context) (uuid.UUID, error) {
+	id, err := uuid.NewV7AtTime(l.s.cfg.Engine.Now())
+	k := c.(*call)
+	if err != nil || k.key == "" {
+		return id, err
+	}
+	for refused := 0; ; refused++ {
+		// The reservation's fingerprint is the id. No key of a caller begins with a slash.
+		name := fmt.Sprintf("/message:%d:%s:%s", refused, k.mark, k.key)
+		first, _, err := l.s.cfg.Store.Begin(c.Request().Context(), name, id.String(), replyKept)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		id, err := uuid.FromString(first.Fingerprint)
+		// A command that the saga has refused had no effect, so its key is free.
+		if err != nil || !l.m.Applied(id) || l.rejection(id) == nil {
+			return id, err
+		}
+	}
+}
+
+// endedBefore reports whether the saga has ended before a request with this Idempotency-Key. It has
+// not if it has carried out the request's command, for an earlier request.
+func (l *live) endedBefore(c echo.Context) (bool, error) {
+	if !l.ended() {
+		return false, nil
+	}
+	id, err := l.messageID(c)
+	return err == nil && !l.m.Applied(id), err
+}
+
 // execute sends a command to the saga, and reports whether the saga has applied it. It has not if
 // no node read the command in time; a node will apply or refuse it later. A refusal is returned as
 // a problem.
@@ -134,17 +175,23 @@ func (l *live) execute(c echo.Context, cmd saga.Command) (bool, error) {
 	return done, err
 }
 
-// send is execute, and also returns the message's id.
+// send is execute, and also returns the message's id. A command that the saga has applied for an
+// earlier request with the same Idempotency-Key is not sent again.
 func (l *live) send(c echo.Context, cmd saga.Command) (message uuid.UUID, done bool, err error) {
 	ctx := c.Request().Context()
+	if message, err = l.messageID(c); err != nil {
+		return message, false, err
+	}
+	if l.m.Applied(message) {
+		return message, true, nil
+	}
 	cmd.Actor = callerOf(c).name
-	m, err := l.s.messageOf(l.id, cmd)
+	m, err := cmd.Message(message, l.id)
 	if err != nil {
 		return message, false, err
 	}
 	// The saga validates the command again when it applies it. This check only makes a refusal
 	// fast.
-	message = m.ID
 	wakes := false
 	if _, err := l.m.Validate(message, cmd); err != nil {
 		if wakes = l.wakes(ctx, cmd, err); !wakes {

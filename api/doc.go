@@ -61,7 +61,8 @@
 //   - For every other POST, idempotent reserves the key in the store before the handler runs,
 //     buffers the response, and stores it before the client gets it. Only successes are stored: a
 //     refused request did nothing, and its key is free for the corrected request. If the process
-//     dies in between, the key stays reserved for a minute.
+//     dies in between, the key stays reserved for a minute. A command is a message with the same id
+//     each time (messageID), so it has one effect although the first request failed.
 //
 // The fingerprint of method, path and body distinguishes a repetition from another request with the
 // same key, which is refused with idempotency_key_reused.

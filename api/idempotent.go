@@ -70,8 +70,10 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		mark := fingerprint(c, body)
+		k := c.(*call)
+		k.key, k.mark = key, mark
 		lapse := reserved
-		if c.(*call).route.stream {
+		if k.route.stream {
 			lapse += s.cfg.Limits.Wait
 		}
 		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, lapse)

@@ -112,6 +112,78 @@ func TestKeyLifetime(t *testing.T) {
 	}
 }
 
+// lossy is an engine that sends a message, and then fails once.
+type lossy struct {
+	Engine
+	fails *error
+}
+
+func (l lossy) Send(ctx context.Context, m journal.Message) error {
+	err := l.Engine.Send(ctx, m)
+	if *l.fails != nil {
+		err, *l.fails = *l.fails, nil
+	}
+	return err
+}
+
+// sentTwice sends a command twice with one key, and returns the second response. The first one is
+// lost, and the second request is sent once the saga has the status.
+func sentTwice(t *testing.T, x *fixture, id, path, body string, then saga.Status) *answer {
+	t.Helper()
+	fails := journal.ErrUnknown
+	cfg, y := x.cfg, *x
+	cfg.Engine = lossy{cfg.Engine, &fails}
+	y.url = serve(t, cfg)
+	path, key := "/v1/sagas/"+id+"/"+path, header{"Idempotency-Key", "k"}
+	y.do("POST", path, body, key).problem(503, "unavailable")
+	x.until(id, is(then))
+	return y.do("POST", path, body, key)
+}
+
+// A signal that is sent again with its key, because its response was lost, is one signal.
+func TestKeyOfLostSignal(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish("saga: s\nsteps:\n  - {id: a, signal: paid}\n  - {id: b, signal: paid}\noutput: ['${steps.a.output}', '${steps.b.output}']\n")
+		id := x.do("POST", "/v1/sagas", `{"definition": "s"}`).want(201).saga().ID
+		sentTwice(t, x, id, "signals/paid", `1`, saga.Waiting).want(202)
+		x.do("POST", "/v1/sagas/"+id+"/signals/paid", `2`, header{"Idempotency-Key", "other"}).want(202)
+		if v := x.until(id, is(saga.Succeeded)); string(v.Output) != "[1,2]" {
+			t.Errorf("output %s, want [1,2]", v.Output)
+		}
+	})
+}
+
+// A command whose response was lost is not carried out again, even if the saga has ended since. The
+// repetition gets its result.
+func TestKeyOfLostCommand(t *testing.T) {
+	for path, ends := range map[string]saga.Status{"pause": saga.PausedStatus, "compensate": saga.Compensated, "retry": saga.Succeeded} {
+		t.Run(path, func(t *testing.T) {
+			x := newFixture(t)
+			x.publish(sleepDef)
+			id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+			if path == "retry" {
+				v, _ := doubtful(x)
+				id = v.ID
+			}
+			if v := sentTwice(t, x, id, path, `{"reason": "r"}`, ends).want(202).saga(); v.ID != id || v.Status != ends {
+				t.Errorf("saga %s is %s", v.ID, v.Status)
+			}
+		})
+	}
+}
+
+// The key of a command that the saga has refused is free.
+func TestKeyOfRefusedCommand(t *testing.T) {
+	x := newFixture(t)
+	x.publish(sleepDef)
+	path, key := "/v1/sagas/"+x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID, header{"Idempotency-Key", "k"}
+	overtaken(t, x, rival{before: func() { x.do("POST", path+"/pause", "").want(202) }}).do("POST", path+"/pause", "", key).problem(409, "paused")
+	x.do("POST", path+"/resume", "").want(202)
+	if v := x.do("POST", path+"/pause", "", key).want(202).saga(); v.Status != saga.PausedStatus {
+		t.Errorf("status %s", v.Status)
+	}
+}
+
 type panicking struct{ Engine }
 
 func (panicking) Send(context.Context, journal.Message) error { panic("post") }

@@ -27,7 +27,10 @@ func (s *server) retry(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.ended() {
+	switch before, err := l.endedBefore(c); {
+	case err != nil:
+		return err
+	case before:
 		return s.retryEnded(c, l, cmd)
 	}
 	if _, err := l.execute(c, cmd); err != nil {

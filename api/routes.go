@@ -114,6 +114,9 @@ type call struct {
 	who   caller
 	body  []byte // valid if read
 	read  bool
+	// key and mark are the Idempotency-Key, with the caller's scope, and the fingerprint of a
+	// request whose key is reserved; "": it has none.
+	key, mark string
 	// release ends the use of a session that the request has; nil: it has none.
 	release func()
 	// feed is that of the session, which was read after the feed began.

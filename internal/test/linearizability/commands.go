@@ -51,8 +51,9 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 	if seq := o.Command.IfSeq; seq != 0 {
 		at = slices.DeleteFunc(at, func(n int64) bool { return n != seq+1 })
 	}
-	if sent := c.asked[mark]; len(at) > sent {
-		c.fail(fmt.Sprintf("a command that was sent %d times was carried out %d times", sent, len(at)), o)
+	sent := c.asked[mark]
+	if len(at) > sent || len(at) > 1 && o.Key != "" {
+		c.fail(fmt.Sprintf("a command that was sent %d times, with the key %q, was carried out %d times", sent, o.Key, len(at)), o)
 	}
 	if o.Verb() == "cancel" && s.End() == saga.Succeeded {
 		c.fail("a saga succeeded although its cancel was acknowledged", o)
@@ -60,7 +61,7 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 	seen := slices.DeleteFunc(slices.Clone(at), func(n int64) bool { return n > a.Seq })
 	stored := a.Status == 202 && o.Verb() != "cancel" // the saga may apply it later, and reject it then
 	switch {
-	case stored && c.asked[mark] > 1: // the record may belong to another request, and this one's may come later
+	case sent > 1 && (stored || len(seen) > 0): // the record may belong to an earlier request, or come later
 	case len(seen) > 0:
 		c.says(s, o, event{writes: true, at: exactly(seen...)})
 	case !stored:

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,6 +156,35 @@ func forgetful(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		a.Body = bytes.NewBuffer(b)
 	}
 	copyAnswer(w, a)
+}
+
+// twice carries out a resume for each request, whatever its key.
+func twice() middle {
+	var mu sync.Mutex
+	resumed := false
+	return func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+		if path, ok := strings.CutSuffix(r.URL.Path, "/resume"); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Header.Del("Idempotency-Key"); resumed {
+				pause := httptest.NewRequest("POST", path+"/pause", nil)
+				pause.Host = r.Host
+				next.ServeHTTP(httptest.NewRecorder(), pause)
+			}
+			resumed = true
+		}
+		next.ServeHTTP(w, r)
+	}
+}
+
+// A command with a key that has two effects is detected, even if its first response was lost.
+func TestSecondEffectIsCaught(t *testing.T) {
+	ops, truth := script(t, twice().wrap)
+	first := slices.IndexFunc(ops, func(o linearizability.Op) bool { return o.Verb() == "resume" })
+	ops[first].Answer = linearizability.Answer{}
+	if !slices.ContainsFunc(linearizability.Check(ops, truth), func(v linearizability.Violation) bool { return strings.Contains(v.What, "was carried out 2 times") }) {
+		t.Error("not noticed")
+	}
 }
 
 // An API that breaks its contract is detected.
