@@ -238,11 +238,17 @@ func eachMinute(ctx context.Context, f func()) {
 	}
 }
 
+// sweepPage is how many replies are deleted in one transaction.
+const sweepPage = 1000
+
 // sweep deletes expired replies of idempotency keys, until ctx is done.
 func (n *node) sweep(ctx context.Context) {
 	eachMinute(ctx, func() {
-		if _, err := n.store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
-			n.log.Warn("could not delete old replies; the next try is in a minute", "error", err)
+		for swept := sweepPage; swept == sweepPage; {
+			var err error
+			if swept, err = n.store.Sweep(ctx, sweepPage); err != nil && ctx.Err() == nil {
+				n.log.Warn("could not delete old replies; the next try is in a minute", "error", err)
+			}
 		}
 	})
 }

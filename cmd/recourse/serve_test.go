@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -22,6 +24,7 @@ import (
 	"recourse/internal/test/buffer"
 	"recourse/internal/test/pgserver"
 	"recourse/journal"
+	"recourse/journal/memory"
 	"recourse/journal/sqlite"
 	"recourse/saga"
 )
@@ -350,4 +353,23 @@ func TestServeRemembersItsDatabase(t *testing.T) {
 	if code := serve(t, nil, args...).stop(); code != cli.OK {
 		t.Errorf("on purpose: exit %d", code)
 	}
+}
+
+// All expired replies are deleted each minute, however many there are.
+func TestServeSweeps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Config{})
+		for i := range 2*sweepPage + 1 {
+			if _, _, err := store.Begin(t.Context(), strconv.Itoa(i), "f", time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute+time.Second)
+		defer stop()
+		(&node{store: store}).sweep(ctx)
+		if n, err := store.Sweep(t.Context(), sweepPage); n > 0 || err != nil {
+			t.Errorf("%d replies were left, %v", n, err)
+		}
+	})
 }
