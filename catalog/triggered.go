@@ -88,6 +88,17 @@ func (c *Catalog) glance(ctx context.Context, d journal.Document) (glance, error
 	return g, nil
 }
 
+// Before returns the version before t, which is not the first one. It may have no triggers. Errors
+// are Definition's.
+func (c *Catalog) Before(ctx context.Context, t Triggered) (Triggered, error) {
+	d, err := c.store.Document(ctx, Kind, t.Definition.Name, t.Version-1)
+	if err != nil {
+		return Triggered{}, fmt.Errorf("definition %s v%d: %w", t.Definition.Name, t.Version-1, err)
+	}
+	def, err := c.compiled(ctx, d)
+	return Triggered{Definition: def, Version: d.Version, Published: d.CreatedAt}, err
+}
+
 // Changed makes the next call of Triggered read the store, because a definition was published or
 // archived.
 func (c *Catalog) Changed() {

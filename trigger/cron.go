@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -111,11 +112,11 @@ func (c *Cron) fire(ctx context.Context) error {
 		return err
 	}
 	for _, s := range due {
-		from := fired[s.name]
-		if from.IsZero() {
-			from = s.Published
+		from, e := c.begun(ctx, s, fired[s.name])
+		if e == nil {
+			e = c.catchUp(ctx, s, from, now)
 		}
-		switch e := c.catchUp(ctx, s, from, now); {
+		switch {
 		case errors.Is(e, journal.ErrNotNewest): // the next read returns the valid version
 			c.starter.cfg.Catalog.Changed()
 			continue
@@ -126,6 +127,26 @@ func (c *Cron) fire(ctx context.Context) error {
 		c.next[s.name] = s.trigger.Cron.Next(now)
 	}
 	return err
+}
+
+// begun returns the time after which a schedule fires: when it last fired, or later, when it was
+// published. It was published with the first of the consecutive versions that have it.
+func (c *Cron) begun(ctx context.Context, s schedule, fired time.Time) (time.Time, error) {
+	first := s.Triggered
+	for first.Version > 1 && first.Published.After(fired) {
+		before, err := c.starter.cfg.Catalog.Before(ctx, first)
+		if err != nil && !errors.Is(err, saga.ErrUnusable) {
+			return time.Time{}, err
+		}
+		if err != nil || !slices.ContainsFunc(schedules([]catalog.Triggered{before}), func(o schedule) bool { return o.name == s.name }) {
+			break
+		}
+		first = before
+	}
+	if fired.After(first.Published) {
+		return fired, nil
+	}
+	return first.Published, nil
 }
 
 // catchUp fires a schedule's times after from, up to now.

@@ -160,6 +160,22 @@ func TestCronOfANewVersion(t *testing.T) {
 	r.want(`d {"v":1}`, `d {"v":2}`, `d {"v":0}`)
 }
 
+// A schedule that a version does not have begins again with the version that has it again. The next
+// version continues it.
+func TestCronThatWasRemoved(t *testing.T) {
+	const hourly = "saga: d\ntriggers: [{cron: '30 * * * *', catch_up: all, input: '${event.time}'}]"
+	r := newRig(t)
+	r.publish(hourly)
+	r.fire(NewCron(r.Starter), "2026-03-02T08:30:00Z")
+	for at, src := range []string{"saga: d", hourly, hourly + " # again"} {
+		r.clock.set(fmt.Sprintf("2026-03-02T1%d:40:00Z", at))
+		r.publish(src)
+	}
+	again := another(t, r.clock, r.store)
+	again.fire(NewCron(again.Starter), "2026-03-02T12:40:01Z")
+	again.want(`d "2026-03-02T08:30:00Z"`, `d "2026-03-02T12:30:00Z"`)
+}
+
 // Several nodes fire each time once.
 func TestCronOnSeveralNodes(t *testing.T) {
 	r := newRig(t)
