@@ -132,7 +132,7 @@ func (c *Client) Attach(ctx context.Context, id string) (*Session, error) {
 	}
 	beating, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{ID: id, Life: life.Life, client: &Client{HTTP: c.HTTP, url: c.url, key: "rst_" + strings.ReplaceAll(id, "-", "") + "_" + secret}, attach: attach, over: make(chan struct{}), quit: quit}
-	go s.beat(beating, time.Duration(life.LeaseMS)*time.Millisecond/3)
+	go s.beat(beating, time.Duration(life.LeaseMS)*time.Millisecond)
 	return s, nil
 }
 
@@ -150,8 +150,9 @@ func AttachFromEnv() (*Session, error) {
 	return &Session{ID: id, Life: life, client: New(os.Getenv("RECOURSE_URL"), os.Getenv("RECOURSE_TOKEN")), over: make(chan struct{}), quit: func() {}}, nil
 }
 
-// Over is closed when the session has ended, or another process has followed. It is not closed
-// under `recourse agent run`, which ends the process instead.
+// Over is closed when the session has ended, or another process has followed, or may follow: no
+// heartbeat had a response for as long as the lease lasts. It is not closed under `recourse agent
+// run`, which ends the process instead.
 func (s *Session) Over() <-chan struct{} { return s.over }
 
 // Get returns the session.
@@ -361,22 +362,38 @@ func (s *Session) request(ctx context.Context, method, part string, in, out any,
 	return send()
 }
 
-// beat sends heartbeats until the session is left or lost.
-func (s *Session) beat(ctx context.Context, every time.Duration) {
-	for pause(ctx, every) == nil {
-		var said struct {
-			Stop bool `json:"stop"`
-		}
-		err := s.request(ctx, http.MethodPost, "/heartbeat", struct{}{}, &said)
-		if ctx.Err() != nil {
+// beat sends heartbeats until the session is left or lost. After a lease without a response it goes
+// on, because the session is this process's again if no other has followed.
+func (s *Session) beat(ctx context.Context, lease time.Duration) {
+	for until := time.Now().Add(lease); pause(ctx, lease/3) == nil; {
+		stop, err := s.heartbeat(ctx, lease/3)
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		if err != nil || said.Stop {
-			s.lost.Do(func() { close(s.over) })
+		case stop, err != nil && !temporary(err):
+			s.lose()
 			return
+		case err == nil:
+			until = time.Now().Add(lease)
+		case time.Now().After(until):
+			s.lose()
 		}
 	}
 }
+
+// heartbeat sends one, and reports whether the session is over. Its connection may be dead, so it
+// waits for a response no longer than until the next one.
+func (s *Session) heartbeat(ctx context.Context, every time.Duration) (stop bool, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	var said struct {
+		Stop bool `json:"stop"`
+	}
+	err := s.request(ctx, http.MethodPost, "/heartbeat", struct{}{}, &said)
+	return said.Stop, err
+}
+
+func (s *Session) lose() { s.lost.Do(func() { close(s.over) }) }
 
 // refused reports whether an error is a refusal with this code.
 func refused(err error, code string) bool {
