@@ -217,6 +217,9 @@ func (s *server) logFailure(c echo.Context, status int, err error) {
 	if status < http.StatusInternalServerError || c.Request().Context().Err() != nil {
 		return
 	}
+	if r := s.cfg.Replay; r != nil && status == http.StatusInternalServerError {
+		r.Failed(err)
+	}
 	level := slog.LevelError
 	if status == http.StatusServiceUnavailable { // the engine logs the cause
 		level = slog.LevelWarn

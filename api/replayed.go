@@ -21,6 +21,8 @@ type Replay interface {
 	// saga.AskModel, and nil for other commands. refusal is how the session refuses the command
 	// after its last record; nil: it would accept it.
 	Missing(cmd saga.Command, prompt *ask.Prompt, refusal *machine.Refusal) error
+	// Failed is told why a request could not be answered, if that is an error of the program.
+	Failed(err error)
 	// Undo is told that the agent has asked for the undo of a step, which the journal has.
 	Undo(path string)
 	// Undone reports whether the agent sees a step that was undone as undone.

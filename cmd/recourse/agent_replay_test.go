@@ -231,6 +231,48 @@ func TestAgentReplayLives(t *testing.T) {
 	}
 }
 
+// An agent is replayed on a fork, too, with the answers that the fork has from its original. It
+// need not ask for these.
+func TestAgentReplayFork(t *testing.T) {
+	t.Parallel()
+	s := replaysOn(t, nil)
+	const more = `{"ask": "What next?"}, {"call": "look", "input": {"order": "o-7"}}`
+	before := []string{asksTwice, looks, refunds, anthropic}
+	id, _ := s.records(t, script(before...), cli.OK)
+	fork := id
+	for range 2 { // a fork, and a fork of the fork
+		var v struct{ ID string }
+		if err := json.Unmarshal([]byte(ok(t, s.env, "sessions", "fork", fork, "-o", "json")), &v); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.does(t, `[]`, "agent", "replay", v.ID); r.code != cli.Failed || !strings.Contains(r.errOut, "asked for anything") {
+			t.Errorf("a fork in which no agent has run: exit %d: %s", r.code, r.errOut)
+		}
+		fork = v.ID
+		if r := s.does(t, script(slices.Concat(before, []string{more})...), "agent", "run", "--session", fork, "--restarts", "0"); r.code != cli.OK {
+			t.Fatalf("in the fork: exit %d: %s", r.code, r.errOut)
+		}
+		before = append(before, more)
+	}
+	whole := script(before...)
+	for name, test := range map[string]struct {
+		script string
+		code   int
+		says   string
+	}{
+		"same":    {whole, cli.OK, "the same: 6 requests to models, 6 calls of session " + fork + "\n"},
+		"its own": {script(more, more), cli.OK, "the same"},
+		"prompt":  {strings.Replace(whole, "What next?", "And now?", 2), cli.Failed, "differs from llm["},
+		"call":    {strings.ReplaceAll(whole, "o-7", "o-8"), cli.Failed, "/order\n  was \"o-7\"\n  now \"o-8\""},
+		"before":  {strings.Replace(whole, "a note", "a letter", 1), cli.Failed, "differs from llm[1] at /messages/0/content\n  was \"Write a note\"\n  now \"Write a letter\""},
+		"fewer":   {script(before[:4]...), cli.Failed, "the agent has ended without"},
+	} {
+		if r := s.does(t, test.script, "agent", "replay", fork); r.code != test.code || !strings.Contains(r.errOut, test.says) {
+			t.Errorf("%s: exit %d, want %d and %q:\n%s\n%s", name, r.code, test.code, test.says, r.errOut, r.out)
+		}
+	}
+}
+
 // Who may read a session may replay it, as long as it has its contents.
 func TestAgentReplayAccess(t *testing.T) {
 	t.Parallel()
@@ -362,5 +404,43 @@ func TestAgentReplayIsQuiet(t *testing.T) {
 	found, err := r.Result()
 	if err != nil || found.Difference == nil || found.Open != "refund[0]" || !strings.Contains(found.Difference.Detail, "without look[0]") {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// brokenSource panics when it is asked for contents.
+type brokenSource struct{ actionFiles }
+
+// Ask implements sessionreplay.Source.
+func (brokenSource) Ask(context.Context, string) (request, answer []byte, _ error) { panic("broken") }
+
+// A replay ends if its server panics: the agent would repeat the request forever.
+func TestAgentReplayPanics(t *testing.T) {
+	t.Parallel()
+	s := replaysOn(t, nil)
+	id, _ := s.records(t, script(anthropic), cli.OK)
+	ex, err := export.Read(strings.NewReader(s.journal(t, id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := sessionreplay.New(t.Context(), sessionreplay.Config{Session: ex.Saga, Records: ex.Records, Source: brokenSource{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded struct{ Body json.RawMessage }
+	if err := json.Unmarshal([]byte(anthropic), &recorded); err != nil {
+		t.Fatal(err)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), "POST", "/llm/anthropic/v1/messages", bytes.NewReader(recorded.Body))
+	req.Header.Set("X-Api-Key", r.Token())
+	req.Header.Set("Content-Type", "application/json")
+	response := httptest.NewRecorder()
+	r.Handler().ServeHTTP(response, req)
+	select {
+	case <-r.Over():
+	default:
+		t.Errorf("the replay goes on after the response %d %s", response.Code, response.Body)
+	}
+	if _, err := r.Result(); err == nil || !strings.Contains(err.Error(), "panic: broken") {
+		t.Errorf("the result: %v", err)
 	}
 }

@@ -247,7 +247,7 @@ func (r *Replay) Result() (Result, error) {
 	}
 	n := 0
 	for _, s := range t.steps {
-		if s.expected && !s.found {
+		if s.missing() {
 			n++
 		}
 	}

@@ -108,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*Replay, error) {
 	if err := r.track.read(r.begin); err != nil {
 		return nil, err
 	}
-	if len(r.track.steps) == 0 {
+	if !r.track.own() {
 		return nil, ErrNothing
 	}
 	var attached journal.Record

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,9 @@ type step struct {
 	called saga.CalledData
 	// expected: an agent that runs from its beginning asks for the step.
 	expected bool
-	found    bool // the replayed agent has asked for it
+	// inherited: a fork has it from its original. The agent in the fork need not have asked for it.
+	inherited bool
+	found     bool // the replayed agent has asked for it
 }
 
 // tracker knows what the session consists of, and what the replayed agent has asked for.
@@ -46,24 +49,10 @@ func (t *tracker) read(records []journal.Record) error {
 	*t = tracker{byPath: make(map[string]*step), asks: ask.NewIndex(), answers: make(map[[sha256.Size]byte]string), undone: make(map[string]bool),
 		used: make(map[string]ask.Use), undos: make(map[string]bool)}
 	for i := range records {
-		rec := &records[i]
-		if err := t.asks.Add(rec); err != nil {
+		if err := t.asks.Add(&records[i]); err != nil { // with those of a fork's original
 			return err
 		}
-		if d, ok := history.DataOf[saga.CommandData](rec); ok && d.Kind == (saga.UndoCall{}).Verb() && d.Actor == agentActor {
-			t.undone[rec.Path] = true
-		}
-		d, ok := history.DataOf[saga.CalledData](rec)
-		if !ok {
-			continue
-		}
-		if d.Diverged != nil {
-			t.diverged(d)
-		}
-		if t.byPath[rec.Path] == nil { // otherwise it is another attempt of an own step
-			s := &step{path: rec.Path, before: i, called: d, expected: true}
-			t.steps, t.byPath[s.path] = append(t.steps, s), s
-		}
+		t.add(&records[i], i, false)
 	}
 	t.withoutFailed()
 	for _, s := range t.steps {
@@ -77,6 +66,35 @@ func (t *tracker) read(records []journal.Record) error {
 	return nil
 }
 
+// add adds a record. inherited: it is one of the original of a fork.
+func (t *tracker) add(rec *journal.Record, before int, inherited bool) {
+	if d, ok := history.DataOf[saga.StartedData](rec); ok && d.Fork != nil {
+		for i := range d.Origin {
+			t.add(&d.Origin[i], before, true)
+		}
+	}
+	if d, ok := history.DataOf[saga.CommandData](rec); ok && d.Kind == (saga.UndoCall{}).Verb() && d.Actor == agentActor {
+		t.undone[rec.Path] = true
+	}
+	d, ok := history.DataOf[saga.CalledData](rec)
+	if !ok {
+		return
+	}
+	if d.Diverged != nil {
+		t.diverged(d)
+	}
+	// Otherwise it is another attempt of an own step.
+	if old := t.byPath[rec.Path]; old == nil || old.inherited && !inherited {
+		s := &step{path: rec.Path, before: before, called: d, expected: true, inherited: inherited}
+		t.steps, t.byPath[s.path] = append(t.steps, s), s
+	}
+}
+
+// own reports whether the session itself has a step, and not only the original of a fork.
+func (t *tracker) own() bool {
+	return slices.ContainsFunc(t.steps, func(s *step) bool { return !s.inherited })
+}
+
 // agentActor is the actor of what an agent asks for with its token.
 const agentActor = "agent"
 
@@ -87,8 +105,8 @@ func (t *tracker) diverged(d saga.CalledData) {
 	if from == nil {
 		return
 	}
-	for _, s := range t.steps {
-		if s.called.Life < d.Life && s.before >= from.before {
+	for _, s := range t.steps[slices.Index(t.steps, from):] {
+		if s.called.Life < d.Life {
 			s.expected = false
 		}
 	}
@@ -119,11 +137,14 @@ func (t *tracker) withoutFailed() {
 	}
 }
 
+// missing reports whether the agent has to ask for the step, and has not.
+func (s *step) missing() bool { return s.expected && !s.inherited && !s.found }
+
 // next returns the first expected step that the agent has not asked for, among those that match;
 // nil: there is none. t.mu is held.
 func (t *tracker) next(match func(*step) bool) *step {
 	for _, s := range t.steps {
-		if s.expected && !s.found && (match == nil || match(s)) {
+		if s.missing() && (match == nil || match(s)) {
 			return s
 		}
 	}
@@ -194,6 +215,9 @@ func (r *Replay) close() {
 		close(r.over)
 	}
 }
+
+// Failed implements api.Replay: agents repeat such a request.
+func (r *Replay) Failed(err error) { r.fail(err) }
 
 // fail ends a replay that cannot go on.
 func (r *Replay) fail(err error) {
