@@ -440,6 +440,65 @@ func TestErased(t *testing.T) {
 	}
 }
 
+// Content stays erased if another node archives the saga without it, and deletes the saga, before
+// this node has stored what it has read, whatever happens to this node then.
+func TestErasedWithTwoAtOnce(t *testing.T) {
+	for _, fails := range []string{"", "get content/", "put sagas/", "put index/"} {
+		t.Run(fails, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.ended("~bot", time.Hour, blob("a"))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			began, other := false, false
+			w.bucket.fail = func(op, key string) error {
+				switch {
+				case !began && op == "put" && strings.HasPrefix(key, "content/"):
+					began, other = true, true
+					_, err := w.store.EraseBlobs(t.Context(), id)
+					w.must(err)
+					w.must(New(w.cfg).Once(t.Context()))
+					other = false
+				case began && !other && fails != "" && strings.HasPrefix(op+" "+key, fails):
+					stop()
+					return context.Canceled
+				}
+				return nil
+			}
+			if err := New(w.cfg).Once(ctx); (err != nil) != (fails != "") {
+				t.Errorf("Once = %v", err)
+			}
+			w.archived(id)
+			if keys := w.keys("content/"); len(keys) > 0 {
+				t.Errorf("left: %v", keys)
+			}
+		})
+	}
+}
+
+// A saga that another node deletes while this one reads it has not lost its content.
+func TestDeletedWhileRead(t *testing.T) {
+	w := newWorld(t)
+	id := w.ended("~bot", time.Hour, blob("a"))
+	cfg := w.cfg
+	cfg.Store = overtaken{w.store, func() { w.must(New(w.cfg).Once(t.Context())) }}
+	w.must(New(cfg).Once(t.Context()))
+	if e := w.archived(id); e.Blobs != 1 {
+		t.Errorf("%+v", e)
+	}
+	w.hasContent(id, blob("a"))
+}
+
+// overtaken is a store on which another node works before blobs are read.
+type overtaken struct {
+	*memory.Store
+	other func()
+}
+
+func (o overtaken) BlobHashes(ctx context.Context, saga uuid.UUID) ([][sha256.Size]byte, error) {
+	o.other()
+	return o.Store.BlobHashes(ctx, saga)
+}
+
 // The first of the living nodes archives, and the others if it does not for a long time.
 func TestTurns(t *testing.T) {
 	w := newWorld(t)

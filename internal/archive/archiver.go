@@ -326,6 +326,11 @@ func (a *Archiver) add(ctx context.Context, p *part, w *packer, h *journal.Head,
 	if err != nil {
 		return err
 	}
+	if len(hashes) == 0 && isSession(h.Definition) {
+		if exists, err := a.exists(ctx, h.ID); err != nil || !exists {
+			return err
+		}
+	}
 	for i := range records {
 		line, err := lineOf(h.ID, &records[i])
 		if err == nil {

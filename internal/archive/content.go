@@ -61,7 +61,7 @@ func (a *Archiver) moveContent(ctx context.Context, e *Entry) error {
 		hashes = left
 	}
 	if e.Blobs == 0 && isSession(e.Definition) {
-		return a.eraseErased(ctx, e.Saga)
+		return eraseContent(ctx, a.cfg.Bucket, e.Saga)
 	}
 	return nil
 }
@@ -72,20 +72,32 @@ func isSession(definition string) bool {
 }
 
 // eraseErased deletes the content of a saga in the archive if it was erased in the database. If the
-// saga has no row, another node has archived and deleted it, and its content stays.
+// saga has no row, another node has archived and deleted it: with its content, or without.
 func (a *Archiver) eraseErased(ctx context.Context, saga uuid.UUID) error {
 	hashes, err := a.cfg.Store.BlobHashes(ctx, saga)
 	if err != nil || len(hashes) > 0 {
 		return err
 	}
-	// The row must be read after the hashes: if it exists now, it existed then.
-	switch _, err := a.cfg.Store.Saga(ctx, saga); {
-	case errors.Is(err, journal.ErrNotFound):
-		return nil
-	case err != nil:
+	if exists, err := a.exists(ctx, saga); err != nil {
 		return err
+	} else if !exists {
+		// That node has stored the index before, so a saga without an entry was not archived.
+		e, err := NewReader(a.cfg.Bucket).Find(ctx, saga)
+		if err != nil && !errors.Is(err, ErrNotFound) || e.Blobs > 0 {
+			return err
+		}
 	}
 	return eraseContent(ctx, a.cfg.Bucket, saga)
+}
+
+// exists reports whether a saga that had no blobs a moment ago has none, and was not just deleted.
+// The row must be read after the hashes: if it exists now, it existed then.
+func (a *Archiver) exists(ctx context.Context, saga uuid.UUID) (bool, error) {
+	_, err := a.cfg.Store.Saga(ctx, saga)
+	if errors.Is(err, journal.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // packContent makes an object of the first of the blobs, and returns the hashes of the rest. It

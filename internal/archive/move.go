@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
 )
+
+// forgetTimeout bounds the time in which a node that stops forgets content.
+const forgetTimeout = 15 * time.Second
 
 // move stores a part, reads it back, and deletes its sagas from the database: see the package
 // comment. If it fails, or a saga has changed, all that it has not deleted is archived again by a
@@ -21,13 +25,30 @@ func (a *Archiver) move(ctx context.Context, p *part) error {
 	if len(p.entries) == 0 {
 		return nil
 	}
-	for i := range p.entries {
-		if err := a.moveContent(ctx, &p.entries[i]); errors.Is(err, errChanged) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	contents := 0 // entries whose content may be in the bucket
+	var err error
+	for i := 0; i < len(p.entries) && err == nil; i++ {
+		contents++
+		err = a.moveContent(ctx, &p.entries[i])
 	}
+	if err == nil {
+		err = a.store(ctx, p)
+	}
+	var deleted []uuid.UUID
+	if err == nil {
+		deleted, err = a.delete(ctx, p.entries)
+	}
+	if errors.Is(err, errChanged) {
+		err = nil
+	}
+	// No later run finds a saga that another node has deleted, so this must not wait for one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
+	defer cancel()
+	return errors.Join(err, a.forget(ctx, p.entries[:contents], deleted))
+}
+
+// store stores the journals of a part and their index, and reads them back.
+func (a *Archiver) store(ctx context.Context, p *part) error {
 	if err := a.cfg.Bucket.Put(ctx, p.key, p.object); err != nil {
 		return err
 	}
@@ -48,7 +69,7 @@ func (a *Archiver) move(ctx context.Context, p *part) error {
 		return err
 	}
 	a.count(p)
-	return a.delete(ctx, p.entries)
+	return nil
 }
 
 // readBack checks that the bucket has the part as it was made, and that the part has the journals
@@ -148,8 +169,8 @@ const (
 	deleteTries = 3   // if it is not known whether they were deleted
 )
 
-// delete deletes sagas that are in the archive.
-func (a *Archiver) delete(ctx context.Context, entries []Entry) error {
+// delete deletes sagas that are in the archive, and returns those that it has deleted.
+func (a *Archiver) delete(ctx context.Context, entries []Entry) (all []uuid.UUID, err error) {
 	for page := range slices.Chunk(entries, deletePage) {
 		copied := make([]journal.Copied, len(page))
 		for i, e := range page {
@@ -160,27 +181,30 @@ func (a *Archiver) delete(ctx context.Context, entries []Entry) error {
 			deleted, err = a.cfg.Store.DeleteCopied(ctx, copied)
 		}
 		if err != nil {
-			return err
+			return all, err
 		}
+		all = append(all, deleted...)
 		a.mu.Lock()
 		a.stats.Sagas += int64(len(deleted))
 		a.mu.Unlock()
 		if err := failpoint.Err("archive.deleted", nil); err != nil {
-			return err
-		}
-		if err := a.forget(ctx, page, deleted); err != nil {
-			return err
+			return all, err
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // forget deletes the content of those sagas whose content was erased in the database after it had
-// been copied. They were not deleted, and are archived again without content.
+// been copied. This node has not deleted them: they are archived again without content, or another
+// node has done that.
 func (a *Archiver) forget(ctx context.Context, entries []Entry, deleted []uuid.UUID) error {
+	gone := make(map[uuid.UUID]bool, len(deleted))
+	for _, id := range deleted {
+		gone[id] = true
+	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Blobs == 0 || slices.Contains(deleted, e.Saga) {
+		if e.Blobs == 0 || gone[e.Saga] {
 			continue
 		}
 		if err := a.eraseErased(ctx, e.Saga); err != nil {

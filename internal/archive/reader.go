@@ -115,7 +115,11 @@ func (r *Reader) ofDay(ctx context.Context, day string, first, last uuid.UUID, f
 			return err
 		}
 		for _, e := range list {
-			if journal.CompareID(e.Saga, first) >= 0 && journal.CompareID(e.Saga, last) <= 0 {
+			if journal.CompareID(e.Saga, first) < 0 || journal.CompareID(e.Saga, last) > 0 {
+				continue
+			}
+			// Of several copies the one without blobs is right: they were erased after the others.
+			if other, ok := found[e.Saga]; !ok || e.Blobs <= other.Blobs {
 				found[e.Saga] = e
 			}
 		}
