@@ -18,8 +18,20 @@ const (
 	recordsPage   = 1000
 )
 
-// begin anchors what the processes before this one left, if they died.
+// look anchors what other processes left that died: at first those before this one, and then those
+// that have ended since the last call.
+func (s *Signer) look(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	return s.watch(ctx)
+}
+
+// begin anchors what the processes before this one left, unless it has done so.
 func (s *Signer) begin(ctx context.Context) error {
+	if s.begun {
+		return nil
+	}
 	fired, err := s.cfg.Store.Fired(ctx)
 	if err != nil {
 		return err
@@ -29,7 +41,8 @@ func (s *Signer) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.watch(ctx)
+	s.begun = true
+	return nil
 }
 
 // watch anchors what a node left that has ended since the last call.

@@ -57,6 +57,7 @@ type Signer struct {
 
 	// Only Run uses the fields below, and Close after it.
 	ran     bool
+	begun   bool // what earlier processes left is among the heads, or anchored
 	pending []unstored
 	nodes   map[string]bool // those with a lease at the last look
 	looked  time.Time       // when that was
@@ -100,7 +101,7 @@ func (*Signer) Released(uuid.UUID) {}
 // Run signs anchors until ctx is done.
 func (s *Signer) Run(ctx context.Context) {
 	s.ran = true
-	s.report(ctx, s.begin(ctx))
+	s.report(ctx, s.look(ctx))
 	every := time.NewTicker(s.cfg.Every)
 	defer every.Stop()
 	for {
@@ -151,7 +152,7 @@ func (s *Signer) Once(ctx context.Context) error {
 	if err := s.store(ctx); err != nil {
 		return err
 	}
-	err := s.watch(ctx) // what is found goes into this anchor
+	err := s.look(ctx) // what is found goes into this anchor
 	s.sign(false)
 	return cmp.Or(s.store(ctx), err)
 }
@@ -190,8 +191,10 @@ func (s *Signer) store(ctx context.Context) error {
 		if err := s.cfg.Store.PutEvents(ctx, events); err != nil {
 			return err
 		}
-		if err := s.cfg.Store.SetFired(ctx, mark, p.at); err != nil {
-			return err
+		if s.begun { // before, the mark says where to look for what others have left
+			if err := s.cfg.Store.SetFired(ctx, mark, p.at); err != nil {
+				return err
+			}
 		}
 		s.pending = s.pending[1:]
 	}

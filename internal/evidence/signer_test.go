@@ -30,10 +30,18 @@ type rig struct {
 	file  string
 }
 
-// faulty is a store that can refuse events.
+// faulty is a store that can refuse events, and reads of schedules.
 type faulty struct {
 	*memory.Store
-	err error
+	err   error
+	fired error
+}
+
+func (f *faulty) Fired(ctx context.Context) (map[string]time.Time, error) {
+	if f.fired != nil {
+		return nil, f.fired
+	}
+	return f.Store.Fired(ctx)
 }
 
 func (f *faulty) PutEvents(ctx context.Context, events []journal.Event) error {
@@ -260,5 +268,33 @@ func TestLeftBehind(t *testing.T) {
 		if i := slices.IndexFunc(set.journals[id], func(p point) bool { return p.DeleteAt.IsZero() }); i >= 0 {
 			t.Error("the anchor does not say when the saga may be deleted")
 		}
+	}
+}
+
+// What a node has left is also anchored if its successor cannot look for it at first.
+func TestLeftBehindFoundLater(t *testing.T) {
+	r := newRig(t)
+	_, err := r.store.Register(t.Context(), "dead", time.Second)
+	r.must(err)
+	first := r.signer()
+	first.Run(cancelled())
+	r.must(first.Once(t.Context()))
+	r.now = r.now.Add(50 * time.Second)
+	id := r.ended("dead")
+	r.now = r.now.Add(10 * time.Second)
+	_, err = r.store.Register(t.Context(), "next", time.Hour, "dead")
+	r.must(err)
+	s := r.signer()
+	r.now = r.now.Add(time.Hour)
+	r.fault.fired = errors.New("the connection broke")
+	s.Run(cancelled())
+	if err := s.Once(t.Context()); !errors.Is(err, r.fault.fired) {
+		t.Errorf("Once = %v", err)
+	}
+	r.fault.fired = nil
+	r.must(s.Once(t.Context()))
+	set := r.set()
+	if found := set.Check(id, written(id, 3, "10.50")); len(found) > 0 || set.Count().Whole != 1 {
+		t.Errorf("%v %+v", found, set.Count())
 	}
 }
