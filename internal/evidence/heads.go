@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -9,23 +10,44 @@ import (
 	"recourse/journal"
 )
 
-// Heads collects the ends of journals until they are anchored. The zero value is empty. It is safe
-// for concurrent use.
+// maxHeads is how many heads wait at most. They take about 110 MB.
+const maxHeads = 500_000
+
+// Heads collects the ends of journals until they are anchored, up to a limit. The zero value is
+// empty. It is safe for concurrent use.
 type Heads struct {
-	mu   sync.Mutex
-	last map[uuid.UUID]Head
+	most int // 0: maxHeads
+
+	mu      sync.Mutex
+	last    map[uuid.UUID]Head
+	dropped int
 }
 
-// Add adds the end of a journal. Of one journal it keeps the longest.
-func (c *Heads) Add(h Head) {
+// Add adds the end of a journal. Of one journal it keeps the longest. At the limit it drops the
+// ends of further journals. half reports that this head makes it half full, so that the heads
+// should be anchored soon.
+func (c *Heads) Add(h Head) (half bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
 		c.last = make(map[uuid.UUID]Head)
 	}
-	if old, ok := c.last[h.Saga]; !ok || h.Seq > old.Seq {
+	old, ok := c.last[h.Saga]
+	most := cmp.Or(c.most, maxHeads)
+	switch {
+	case !ok && len(c.last) >= most:
+		c.dropped++
+	case !ok || h.Seq > old.Seq:
 		c.last[h.Saga] = h
 	}
+	return !ok && len(c.last) == most/2
+}
+
+// Dropped returns how many heads were dropped since the beginning.
+func (c *Heads) Dropped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
 }
 
 // Take returns all heads in the order of their sagas' ids, and forgets them.

@@ -109,7 +109,7 @@ func (s *Signer) end(ctx context.Context, h *journal.Head) error {
 		}
 	}
 	if head.Seq > 0 {
-		s.heads.Add(head)
+		s.add(head)
 	}
 	return nil
 }

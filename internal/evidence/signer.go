@@ -54,6 +54,7 @@ type Signer struct {
 	cfg   Config
 	chain *Chain
 	heads Heads
+	half  chan struct{} // receives a value if the next anchor should not wait
 
 	// Only Run uses the fields below, and Close after it.
 	ran     bool
@@ -62,6 +63,8 @@ type Signer struct {
 	nodes   map[string]bool // those with a lease at the last look
 	looked  time.Time       // when that was
 	failing bool            // the last try failed, and was logged
+	full    bool            // heads are dropped, and that was logged
+	dropped int             // how many were dropped before the last success
 }
 
 // unstored is a signed anchor that is not yet everywhere where it should be.
@@ -78,21 +81,31 @@ func NewSigner(c Config) *Signer {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Signer{cfg: c, chain: NewChain(c.Key, uuid.Must(uuid.NewV7()).String())}
+	return &Signer{cfg: c, chain: NewChain(c.Key, uuid.Must(uuid.NewV7()).String()), half: make(chan struct{}, 1)}
 }
 
 // Acquired implements engine.Observer. The node that ran the saga before may have died before it
 // anchored the journal. The end of a saga is covered by the search for what a dead node left.
 func (s *Signer) Acquired(g engine.Growth) {
 	if n := len(g.Records); n > 0 && !g.Machine.Ended() {
-		s.heads.Add(Head{Saga: g.Saga, Seq: g.Records[n-1].Seq, Hash: g.Records[n-1].Hash})
+		s.add(Head{Saga: g.Saga, Seq: g.Records[n-1].Seq, Hash: g.Records[n-1].Hash})
 	}
 }
 
 // Appended implements engine.Observer.
 func (s *Signer) Appended(g engine.Growth) {
 	last := g.Records[len(g.Records)-1]
-	s.heads.Add(Head{Saga: g.Saga, Seq: last.Seq, Hash: last.Hash, DeleteAt: g.DeleteAt})
+	s.add(Head{Saga: g.Saga, Seq: last.Seq, Hash: last.Hash, DeleteAt: g.DeleteAt})
+}
+
+func (s *Signer) add(h Head) {
+	if !s.heads.Add(h) {
+		return
+	}
+	select {
+	case s.half <- struct{}{}:
+	default:
+	}
 }
 
 // Released implements engine.Observer.
@@ -109,8 +122,9 @@ func (s *Signer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			s.report(ctx, s.Once(ctx))
+		case <-s.half:
 		}
+		s.report(ctx, s.Once(ctx))
 	}
 }
 
@@ -144,10 +158,20 @@ func (s *Signer) report(ctx context.Context, err error) {
 		s.cfg.Log.Info("recovered: anchors are stored again")
 	}
 	s.failing = err != nil
+	switch dropped := s.heads.Dropped() - s.dropped; {
+	case dropped == 0:
+	case err == nil:
+		s.cfg.Log.Warn("anchors leave out ends of journals that were appended while none could be stored: later changes of them are evident only if their sagas have continued since", "ends", dropped)
+		s.dropped, s.full = s.dropped+dropped, false
+	case !s.full:
+		s.cfg.Log.Error("no more ends of journals wait for an anchor: those of other sagas are left out until anchors can be stored", "waiting", maxHeads)
+		s.full = true
+	}
 }
 
 // Once signs the heads that were collected, and stores the anchors. While earlier ones cannot be
 // stored it signs no others, and heads wait: a later head of a saga takes the place of an earlier.
+// Those that find no room are dropped.
 func (s *Signer) Once(ctx context.Context) error {
 	if err := s.store(ctx); err != nil {
 		return err

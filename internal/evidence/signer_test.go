@@ -1,15 +1,18 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -297,4 +300,60 @@ func TestLeftBehindFoundLater(t *testing.T) {
 	if found := set.Check(id, written(id, 3, "10.50")); len(found) > 0 || set.Count().Whole != 1 {
 		t.Errorf("%v %+v", found, set.Count())
 	}
+}
+
+// While anchors cannot be stored, a limited number of heads wait. It is logged once that others are
+// left out, and then how many.
+func TestHeadsAreBounded(t *testing.T) {
+	r := newRig(t)
+	var logged bytes.Buffer
+	s := r.signer()
+	s.cfg.Log, s.heads.most = slog.New(slog.NewTextHandler(&logged, nil)), 4
+	r.fault.err = errors.New("no connection")
+	for n := range byte(6) {
+		s.report(t.Context(), s.Once(t.Context()))
+		s.Appended(grown(saga(n), 1))
+	}
+	s.Appended(grown(saga(1), 2))
+	s.report(t.Context(), s.Once(t.Context()))
+	r.fault.err = nil
+	for range 2 {
+		s.report(t.Context(), s.Once(t.Context()))
+	}
+	set := r.set()
+	for n := range byte(6) {
+		records := 1
+		if n == 1 {
+			records = 2
+		}
+		if found := set.Check(saga(n), written(saga(n), records, "")); len(found) > 0 {
+			t.Error(found)
+		}
+	}
+	if c := set.Count(); c.Whole != 4 || c.Unsigned != 2 {
+		t.Errorf("%+v", c)
+	}
+	for text, times := range map[string]int{"no more ends": 1, "leave out": 1, "ends=2": 1} {
+		if strings.Count(logged.String(), text) != times {
+			t.Errorf("not logged %d times: %s\n%s", times, text, &logged)
+		}
+	}
+}
+
+// Heads do not wait for the next anchor if there are many.
+func TestManyHeadsAreAnchoredEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		s := r.signer()
+		s.heads.most = 4
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go s.Run(ctx)
+		s.Appended(grown(saga(1), 1))
+		s.Appended(grown(saga(2), 1))
+		synctest.Wait()
+		if n := r.set().Count().Anchors; n != 1 {
+			t.Errorf("%d anchors", n)
+		}
+	})
 }
