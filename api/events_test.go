@@ -186,7 +186,7 @@ func TestOutboxMetrics(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	events, err := x.store.ClaimEvents(t.Context(), 10, time.Minute)
+	events, err := x.store.ClaimEvents(t.Context(), []string{"audit", "crm"}, 10, time.Minute)
 	if err != nil || len(events) != 2 {
 		t.Fatal(events, err)
 	}

@@ -58,7 +58,7 @@ func (b *bench) commit() (list []notification) {
 	b.t.Helper()
 	for slices.ContainsFunc(b.out, func(e engine.Effect) bool { _, ok := e.(engine.Commit); return ok }) {
 		b.handle(b.append())
-		events, err := b.store.ClaimEvents(b.t.Context(), 100, time.Hour)
+		events, err := b.store.ClaimEvents(b.t.Context(), []string{"ops", "audit"}, 100, time.Hour)
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -248,7 +248,7 @@ func TestSessionLost(t *testing.T) {
 	b := newSessionBench(t)
 	b.lane = b.newLane(everyone())
 	id := b.openSession()
-	if events, err := b.store.ClaimEvents(t.Context(), 100, time.Hour); err != nil || len(events) > 0 {
+	if events, err := b.store.ClaimEvents(t.Context(), []string{"ops"}, 100, time.Hour); err != nil || len(events) > 0 {
 		t.Fatalf("events of a session with a process: %v %v", events, err)
 	}
 	node := "n1"

@@ -53,7 +53,7 @@ func (n *noting) stalls(t *testing.T) (list []string) {
 // tells takes the notifications from the outbox, as "type path".
 func (n *noting) tells(t *testing.T) (list []string) {
 	t.Helper()
-	events, err := n.ClaimEvents(t.Context(), 100, time.Hour)
+	events, err := n.ClaimEvents(t.Context(), []string{"ops"}, 100, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestQuarantineIsNotified(t *testing.T) {
 	startNode(t, store, definitions{"long": def}, func(c *engine.Config) { c.StallAfter, c.Notices = time.Second, everyone() })
 	until(t, "it is listed", func() bool { return len(store.stalls(t)) == 1 })
 	store.again(t)
-	events, err := store.ClaimEvents(t.Context(), 10, time.Hour)
+	events, err := store.ClaimEvents(t.Context(), []string{"ops"}, 10, time.Hour)
 	if err != nil || len(events) != 1 {
 		t.Fatalf("the outbox has %+v, %v", events, err)
 	}

@@ -31,10 +31,11 @@ type Outbox interface {
 	// that exists stays as it is; one that was delivered is stored again. Errors: ErrUnknown.
 	PutEvents(ctx context.Context, events []Event) error
 
-	// ClaimEvents returns up to limit events that are due, the one that has been due for longest
-	// first. For the duration of the lease no call returns them again; after that they are due
-	// again. Errors: ErrUnknown.
-	ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]Delivery, error)
+	// ClaimEvents returns up to limit events for each of the sinks, which are distinct, in their
+	// order. Of one sink's events that are due, the one that has been due for longest comes first.
+	// For the duration of the lease no call returns them again; after that they are due again.
+	// Errors: ErrUnknown.
+	ClaimEvents(ctx context.Context, sinks []string, limit int, lease time.Duration) ([]Delivery, error)
 
 	// EventDelivered deletes an event for a sink. It does nothing if there is no such event.
 	// Errors: ErrUnknown.

@@ -109,7 +109,7 @@ func TestSigner(t *testing.T) {
 	if ends := set.Ends(); len(ends) != 1 || !ends[0].Last || ends[0].Node != "n" {
 		t.Errorf("the chains end with %+v", ends)
 	}
-	list, err := r.store.ClaimEvents(t.Context(), 100, time.Minute)
+	list, err := r.store.ClaimEvents(t.Context(), []string{"one", "two"}, 100, time.Minute)
 	r.must(err)
 	of := map[string]*Set{"one": NewSet([]ed25519.PublicKey{public(1)}), "two": NewSet([]ed25519.PublicKey{public(1)})}
 	for _, d := range list {
@@ -179,7 +179,7 @@ func TestManyHeads(t *testing.T) {
 
 func mustClaim(t *testing.T, s *memory.Store) []journal.Delivery {
 	t.Helper()
-	list, err := s.ClaimEvents(t.Context(), 1000, time.Minute)
+	list, err := s.ClaimEvents(t.Context(), []string{"one", "two"}, 1000, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,10 @@
 // Package outbox delivers events to sinks, each at least once, as structured CloudEvents that are
 // signed according to Standard Webhooks (https://www.standardwebhooks.com).
 //
-// The journal's outbox contains the events to deliver. Any node may claim them for a while. A
-// failed delivery is retried, at first after five seconds, later about once an hour, for as long as
-// the event exists. Only the response 410 Gone ends the retries. Each sink has workers and a queue
-// of its own, so a slow sink does not delay the others.
+// The journal's outbox contains the events to deliver. A node claims those of its sinks for a
+// while. A failed delivery is retried, at first after five seconds, later about once an hour, for
+// as long as the event exists. Only the response 410 Gone ends the retries. Each sink has workers
+// and a queue of its own, so a slow sink does not delay the others.
 package outbox
 
 import (
@@ -37,15 +37,13 @@ type Config struct {
 }
 
 const (
-	batch  = 100         // events claimed at once
+	batch  = 100         // events claimed at once for one sink
 	room   = 10 * batch  // events that wait in memory for one sink
 	lease  = time.Minute // how long they are claimed
 	margin = 5 * time.Second
-	// overrun is the pause before the next claim if the queue of a slow sink is full. Events
-	// without room stay claimed until their lease ends, so that the next claim finds the events of
-	// other sinks. About 60,000 events of one sink can be claimed this way before others must wait.
-	overrun = 100 * time.Millisecond
-	grace   = 5 * time.Second // for requests in flight at shutdown
+	// lookAgain is how often a node looks for events of sinks that it does not have.
+	lookAgain = 5 * time.Minute
+	grace     = 5 * time.Second // for requests in flight at shutdown
 )
 
 // Outbox delivers events. Make one with New.
@@ -56,6 +54,10 @@ type Outbox struct {
 	workers map[string]*worker
 	order   []*worker
 	ailing  bool // the last claim failed
+	// looked is when the outbox was last searched for sinks that this node does not have, and
+	// absent are those that were logged then.
+	looked time.Time
+	absent map[string]bool
 }
 
 // New returns an Outbox that does nothing until Run.
@@ -101,14 +103,10 @@ func (o *Outbox) Run(ctx context.Context) {
 		}
 	}
 	for ctx.Err() == nil {
+		o.logAbsent(ctx)
 		pause := o.cfg.Poll
-		if o.room() {
-			switch claimed, lapse := o.claim(ctx); {
-			case claimed == batch && lapse:
-				pause = overrun
-			case claimed == batch:
-				pause = 0
-			}
+		if o.claim(ctx) {
+			pause = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -127,38 +125,53 @@ func (o *Outbox) Run(ctx context.Context) {
 	o.sender.Close()
 }
 
-// room reports whether a sink can take more events.
-func (o *Outbox) room() bool {
+// claim claims events and passes them to their sinks. It reports whether there may be more. Events
+// for a sink whose queue is full stay in the store, as do those for sinks of other nodes.
+func (o *Outbox) claim(ctx context.Context) (more bool) {
+	var sinks []string
 	for _, w := range o.order {
 		if len(w.queue) <= room-batch {
-			return true
+			sinks = append(sinks, w.Name)
 		}
 	}
-	return false
-}
-
-// claim claims events and passes them to their sinks. It returns how many it claimed, and whether
-// some found no room: these are due again when their lease ends.
-func (o *Outbox) claim(ctx context.Context) (claimed int, lapse bool) {
+	if len(sinks) == 0 {
+		return false
+	}
 	until := time.Now().Add(lease)
-	list, err := o.cfg.Store.ClaimEvents(ctx, batch, lease)
+	list, err := o.cfg.Store.ClaimEvents(ctx, sinks, batch, lease)
 	if ctx.Err() != nil {
-		return 0, false
+		return false
 	}
 	o.logOutage(err)
+	claimed := make(map[string]int, len(sinks))
 	for _, d := range list {
-		w := o.workers[d.Sink]
-		if w == nil {
-			o.noSink(ctx, d)
+		o.workers[d.Sink].queue <- queued{d, until}
+		claimed[d.Sink]++
+		more = more || claimed[d.Sink] == batch
+	}
+	return more
+}
+
+// logAbsent logs the sinks that events wait for and that this node does not have, each once.
+func (o *Outbox) logAbsent(ctx context.Context) {
+	if !o.looked.IsZero() && time.Since(o.looked) < lookAgain {
+		return
+	}
+	o.looked = time.Now()
+	stats, err := o.cfg.Store.OutboxStats(ctx)
+	if err != nil {
+		return // logOutage reports an outage
+	}
+	absent := make(map[string]bool)
+	for _, st := range stats {
+		if o.workers[st.Sink] != nil {
 			continue
 		}
-		select {
-		case w.queue <- queued{d, until}:
-		default:
-			lapse = true
+		if absent[st.Sink] = true; !o.absent[st.Sink] {
+			o.log.Warn("events wait for a sink that this server does not have: add it under `sinks`, unless another server has it", "sink", st.Sink, "events", st.Events)
 		}
 	}
-	return len(list), lapse
+	o.absent = absent
 }
 
 // logOutage logs the beginning and the end of an outage of the store.
@@ -170,15 +183,6 @@ func (o *Outbox) logOutage(err error) {
 		o.log.Info("recovered: events are claimed again")
 	}
 	o.ailing = err != nil
-}
-
-// noSink postpones an event for a sink that this node does not have. Other nodes may have it.
-func (o *Outbox) noSink(ctx context.Context, d journal.Delivery) {
-	why := "the server's configuration has no sink " + d.Sink + ": add it under `sinks`"
-	if d.Attempts == 0 {
-		o.log.Warn("an event waits for a sink that is not in the configuration: add it under `sinks`", "sink", d.Sink, "event", d.ID, "saga", d.Saga)
-	}
-	o.record(ctx, "postpone an event", func(ctx context.Context) error { return o.cfg.Store.EventFailed(ctx, d.ID, d.Sink, local, why) })
 }
 
 // record writes a result to the store. If that fails, the event is due again when its lease ends.

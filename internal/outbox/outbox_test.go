@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/internal/egress"
+	"recourse/internal/test/buffer"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/journal/sqlite"
@@ -305,7 +307,6 @@ func TestCannotSend(t *testing.T) {
 		"bad secret":   {Sink{Secrets: []string{"KEY"}}, "canary-1", nil, "secret KEY: a sink's secret is whsec_"},
 		"nobody there": {Sink{URL: "http://127.0.0.1:1/canary-1"}, secret, nil, "refused"},
 		"a password":   {Sink{URL: "http://user:canary-1@127.0.0.1:1/"}, secret, nil, "must not hold a user"},
-		"no such sink": {Sink{Name: "other"}, secret, nil, "no sink one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClock()
@@ -492,6 +493,29 @@ func TestRestartOnDisk(t *testing.T) {
 	}
 	until(t, s, "empty", empty)
 	stop()
+}
+
+// Events for a sink that a node does not have are left to others: they delay no event, and the log
+// says once that they wait.
+func TestSinkOfOthers(t *testing.T) {
+	c := newClock()
+	s, one, other := c.store(), newReceiver(t, nil), newReceiver(t, nil)
+	for range batch + 1 {
+		event(t, s, `{"type":"a"}`, "other")
+	}
+	event(t, s, `{"type":"a"}`, "one")
+	var logged buffer.Buffer
+	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: one.URL}}, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	one.next(t)
+	event(t, s, `{"type":"a"}`, "one")
+	one.next(t)
+	if n := strings.Count(logged.String(), "level=WARN"); n != 1 || !strings.Contains(logged.String(), "sink=other") {
+		t.Errorf("%d warnings:\n%s", n, &logged)
+	}
+	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "other", URL: other.URL}}})
+	for range batch + 1 {
+		other.next(t)
+	}
 }
 
 // Neither does a sink with more pending events than fit into memory.

@@ -141,7 +141,7 @@ func (w *world) eventStep() {
 	long := time.Duration(rapid.IntRange(0, 1).Draw(w.T, "hours")) * time.Hour
 	switch rapid.SampledFrom([]string{"claim", "delivered", "failed", "stats"}).Draw(w.T, "what") {
 	case "claim":
-		w.claimEvents(long)
+		w.claimEvents(long, rapid.SampledFrom([][]string{{"x"}, {"y", "x"}, {"z", "y"}}).Draw(w.T, "sinks")...)
 	case "delivered":
 		w.all("event delivered", func(s journal.Store) (any, error) { return nil, s.EventDelivered(w.ctx, event, sink) })
 	case "failed":
@@ -151,9 +151,13 @@ func (w *world) eventStep() {
 	}
 }
 
-func (w *world) claimEvents(lease time.Duration) {
+func (w *world) claimEvents(lease time.Duration, sinks ...string) {
+	names := make([]string, len(sinks))
+	for i, sink := range sinks {
+		names[i] = w.prefix + sink
+	}
 	w.all("claim events", func(s journal.Store) (any, error) {
-		got, err := s.ClaimEvents(w.ctx, 1<<20, lease)
+		got, err := s.ClaimEvents(w.ctx, names, 1<<20, lease)
 		got = slices.DeleteFunc(got, func(d journal.Delivery) bool { return !slices.Contains(w.sagas, d.Saga) })
 		slices.SortFunc(got, func(a, b journal.Delivery) int {
 			if c := slices.Compare(a.ID[:], b.ID[:]); c != 0 {
@@ -194,5 +198,5 @@ func (w *world) forOthers() {
 	w.reap()
 	w.claimTasks(uuid.Must(uuid.NewV4()))
 	w.outboxStats()
-	w.claimEvents(0)
+	w.claimEvents(0, "x", "y")
 }

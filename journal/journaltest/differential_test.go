@@ -104,7 +104,7 @@ func newWorld(t *rapid.T, open []named) *world {
 			err = errors.Join(err, s.Release(w.ctx, n.Node))
 		}
 		_, registered := s.Register(w.ctx, w.node, time.Hour)
-		return nil, errors.Join(err, registered, w.clear(s), w.deliver(s))
+		return nil, errors.Join(err, registered, w.clear(s))
 	})
 	return w
 }
@@ -143,15 +143,6 @@ func (w *world) clear(s journal.Store) error {
 			return err
 		}
 	}
-}
-
-// deliver deletes the events of earlier runs that are due.
-func (w *world) deliver(s journal.Store) error {
-	left, err := s.ClaimEvents(w.ctx, 1<<20, time.Hour)
-	for _, d := range left {
-		err = errors.Join(err, s.EventDelivered(w.ctx, d.ID, d.Sink))
-	}
-	return err
 }
 
 func chains(saga uuid.UUID) (main, fork []journal.Record) {

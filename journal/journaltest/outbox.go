@@ -13,6 +13,7 @@ import (
 
 var outboxTests = []test{
 	{"the event due for longest first, up to the limit", claimEvents},
+	{"only of the sinks that are named, in their order", claimEventsOfSinks},
 	{"all fields of an event", claimedEvent},
 	{"due again after the lease", eventLease},
 	{"delivered to a sink", eventDelivered},
@@ -40,9 +41,21 @@ func (b *bench) evented(events ...journal.Event) uuid.UUID {
 	return a.Saga
 }
 
+// claimEvents claims events of all sinks.
 func (b *bench) claimEvents(limit int, lease time.Duration) []journal.Delivery {
 	b.Helper()
-	out, err := b.ClaimEvents(b.ctx, limit, lease)
+	stats, err := b.OutboxStats(b.ctx)
+	b.must(err)
+	var sinks []string
+	for _, st := range stats {
+		sinks = append(sinks, st.Sink)
+	}
+	return b.claimEventsOf(sinks, limit, lease)
+}
+
+func (b *bench) claimEventsOf(sinks []string, limit int, lease time.Duration) []journal.Delivery {
+	b.Helper()
+	out, err := b.ClaimEvents(b.ctx, sinks, limit, lease)
 	b.must(err)
 	return out
 }
@@ -72,6 +85,24 @@ func claimEvents(b *bench) {
 	b.must(b.EventFailed(b.ctx, want[0], "s", 0, "x"))
 	b.tick()
 	diff(b, "by when they are due", eventIDs(b.claimEvents(3, time.Hour)), []uuid.UUID{want[2], want[0]})
+}
+
+// claimEventsOfSinks: the limit is of each sink, and other sinks' events stay due.
+func claimEventsOfSinks(b *bench) {
+	ids := map[string][]uuid.UUID{}
+	for range 3 {
+		for _, sink := range []string{"a", "other", "s"} {
+			e := event(sink)
+			b.evented(e)
+			ids[sink] = append(ids[sink], e.ID)
+		}
+		b.tick()
+	}
+	diff(b, "of no sink", b.claimEventsOf(nil, 10, time.Hour), nil)
+	diff(b, "of one without events", b.claimEventsOf([]string{"none"}, 10, time.Hour), nil)
+	diff(b, "two of each", eventIDs(b.claimEventsOf([]string{"s", "none", "a"}, 2, time.Hour)), slices.Concat(ids["s"][:2], ids["a"][:2]))
+	diff(b, "the rest", eventIDs(b.claimEventsOf([]string{"a", "s"}, 2, time.Hour)), slices.Concat(ids["a"][2:], ids["s"][2:]))
+	diff(b, "the others", eventIDs(b.claimEventsOf([]string{"other"}, 10, time.Hour)), ids["other"])
 }
 
 func claimedEvent(b *bench) {
@@ -162,7 +193,7 @@ func claimEventsConcurrently(b *bench) {
 	for i := range 6 {
 		wg.Go(func() {
 			for {
-				got, err := stores[i%len(stores)].ClaimEvents(b.ctx, 3, time.Hour)
+				got, err := stores[i%len(stores)].ClaimEvents(b.ctx, []string{"s"}, 3, time.Hour)
 				if err != nil {
 					b.Errorf("claim: %v", err)
 					return

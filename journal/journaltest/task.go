@@ -894,9 +894,7 @@ func conflictTasks(b *bench) {
 	b.claimTasks("c", 10, 1)
 	b.claimTasks("a", 10, 1)
 	diff(b, "messages", b.messages(b.node), nil)
-	events, err := b.ClaimEvents(b.ctx, 10, time.Hour)
-	b.must(err)
-	diff(b, "events", events, nil)
+	diff(b, "events", b.claimEvents(10, time.Hour), nil)
 }
 
 func hintTasks(b *bench) {

@@ -65,22 +65,29 @@ func (s *Store) sortedEvents(at func(*event) time.Time) []*event {
 }
 
 // ClaimEvents implements journal.Outbox.
-func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]journal.Delivery, error) {
+func (s *Store) ClaimEvents(ctx context.Context, sinks []string, limit int, lease time.Duration) ([]journal.Delivery, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("claim events: %w", err)
 	}
 	defer unlock()
 	now := s.clock()
-	var out []journal.Delivery
+	bySink := make(map[string][]journal.Delivery, len(sinks))
 	for _, e := range s.sortedEvents(func(e *event) time.Time { return e.due }) {
-		if len(out) >= limit || e.due.After(now) {
+		if e.due.After(now) {
 			break
+		}
+		if len(bySink[e.Sink]) >= limit || !slices.Contains(sinks, e.Sink) {
+			continue
 		}
 		e.due = milli(now.Add(lease))
 		d := e.Delivery
 		d.Data = slices.Clone(d.Data)
-		out = append(out, d)
+		bySink[e.Sink] = append(bySink[e.Sink], d)
+	}
+	var out []journal.Delivery
+	for _, sink := range sinks {
+		out = append(out, bySink[sink]...)
 	}
 	return out, nil
 }

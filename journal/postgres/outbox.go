@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -53,23 +52,25 @@ func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
 }
 
 var claimEvents = sql(`WITH due AS MATERIALIZED (
-		SELECT id, sink, due_at FROM outbox WHERE due_at <= {now} ORDER BY due_at, id, sink LIMIT $1 FOR UPDATE SKIP LOCKED
-	) UPDATE outbox o SET due_at = {now} + $2 FROM due WHERE o.id = due.id AND o.sink = due.sink
-	RETURNING due.due_at, o.id, o.sink, o.saga_id, o.data, o.attempts, o.created_at`)
+		SELECT s.n, o.* FROM unnest($1::text[]) WITH ORDINALITY AS s (sink, n), LATERAL (
+			SELECT id, sink, due_at FROM outbox WHERE sink = s.sink AND due_at <= {now} ORDER BY due_at, id LIMIT $2 FOR UPDATE SKIP LOCKED
+		) o
+	) UPDATE outbox o SET due_at = {now} + $3 FROM due WHERE o.id = due.id AND o.sink = due.sink
+	RETURNING due.n, due.due_at, o.id, o.sink, o.saga_id, o.data, o.attempts, o.created_at`)
 
 // ClaimEvents implements journal.Outbox.
-func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]journal.Delivery, error) {
+func (s *Store) ClaimEvents(ctx context.Context, sinks []string, limit int, lease time.Duration) ([]journal.Delivery, error) {
 	type due struct {
 		journal.Delivery
-		at int64
+		sink, at int64
 	}
 	var found []due
-	err := s.transact(ctx, []stmt{{query: claimEvents, args: []any{max(limit, 0), lease.Milliseconds()}, rows: func(rows pgx.Rows) (err error) {
+	err := s.transact(ctx, []stmt{{query: claimEvents, args: []any{sinks, max(limit, 0), lease.Milliseconds()}, rows: func(rows pgx.Rows) (err error) {
 		found, err = collect(rows, func(r pgx.CollectableRow) (d due, err error) {
 			var u, saga pgtype.UUID
 			var made int64
 			var data []byte
-			err = r.Scan(&d.at, &u, &d.Sink, &saga, &data, &d.Attempts, &made)
+			err = r.Scan(&d.sink, &d.at, &u, &d.Sink, &saga, &data, &d.Attempts, &made)
 			d.ID, d.Saga, d.Data, d.Since = u.Bytes, saga.Bytes, data, toTime(made)
 			return d, err
 		})
@@ -79,7 +80,7 @@ func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration)
 		return nil, fmt.Errorf("claim events: %w", err)
 	}
 	slices.SortFunc(found, func(a, b due) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), journal.CompareID(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))
+		return cmp.Or(cmp.Compare(a.sink, b.sink), cmp.Compare(a.at, b.at), journal.CompareID(a.ID, b.ID))
 	})
 	out := make([]journal.Delivery, len(found))
 	for i, d := range found {

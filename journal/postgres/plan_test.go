@@ -71,7 +71,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": fates once more", generic(t, s, endedAgain, "NULL"), "tasks_pkey")
 		uses(state+": tasks that have ended", generic(t, s, expiredTasks, "1"), "Index Scan using tasks_ends_at")
 		uses(state+": tasks that ended", generic(t, s, oldTasks, "1, 1"), "Index Scan using tasks_ended")
-		uses(state+": events that are due", generic(t, s, claimEvents, "1, 1"), "Index Scan using outbox_due")
+		uses(state+": events that are due", generic(t, s, claimEvents, "'{s}', 1, 1"), "Index Scan using outbox_due")
 		uses(state+": what is due and not claimed", generic(t, s, unclaimed, "1, 1"), "Index Scan using sagas_due")
 		uses(state+": suspects", generic(t, s, noProgress, "1, 1"), "sagas_suspect")
 		uses(state+": what is in quarantine", generic(t, s, quarantinedSince, "1, 1"), "sagas_live")

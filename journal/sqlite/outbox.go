@@ -42,22 +42,24 @@ func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
 	return nil
 }
 
-const dueEvents = `SELECT id, sink, saga_id, data, attempts, created_at FROM outbox WHERE due_at <= ? ORDER BY due_at, id, sink LIMIT +?`
+const dueEvents = `SELECT id, sink, saga_id, data, attempts, created_at FROM outbox WHERE sink = ? AND due_at <= ? ORDER BY due_at, id LIMIT +?`
 
 // ClaimEvents implements journal.Outbox.
-func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration) (out []journal.Delivery, err error) {
+func (s *Store) ClaimEvents(ctx context.Context, sinks []string, limit int, lease time.Duration) (out []journal.Delivery, err error) {
 	err = s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
-		err := t.query(dueEvents, []any{now, max(limit, 0)}, func(scan func(...any) error) error {
-			var d journal.Delivery
-			var made int64
-			err := scan(idInto{&d.ID}, &d.Sink, idInto{&d.Saga}, (*[]byte)(&d.Data), &d.Attempts, &made)
-			d.Since = toTime(made)
-			out = append(out, d)
-			return err
-		})
-		if err != nil {
-			return err
+		for _, sink := range sinks {
+			err := t.query(dueEvents, []any{sink, now, max(limit, 0)}, func(scan func(...any) error) error {
+				var d journal.Delivery
+				var made int64
+				err := scan(idInto{&d.ID}, &d.Sink, idInto{&d.Saga}, (*[]byte)(&d.Data), &d.Attempts, &made)
+				d.Since = toTime(made)
+				out = append(out, d)
+				return err
+			})
+			if err != nil {
+				return err
+			}
 		}
 		for _, d := range out {
 			if _, err := t.exec(`UPDATE outbox SET due_at = ? WHERE id = ? AND sink = ?`, now+lease.Milliseconds(), d.ID.Bytes(), d.Sink); err != nil {

@@ -182,7 +182,7 @@ CREATE TABLE outbox (
     error      TEXT    NULL,               -- of the last failed attempt
     PRIMARY KEY (id, sink)
 );
-CREATE INDEX outbox_due ON outbox (due_at, id, sink);
+CREATE INDEX outbox_due ON outbox (sink, due_at, id);
 
 -- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while
 -- longer, so that each is reported once.

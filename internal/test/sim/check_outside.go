@@ -41,7 +41,15 @@ func eventID(id uuid.UUID, r journal.Record) uuid.UUID { return uuid.NewV5(id, "
 
 // checkOutbox compares the outbox, from which nothing was delivered, with the journals.
 func (s *sim) checkOutbox(journals map[uuid.UUID][]journal.Record) {
-	out, err := s.store.ClaimEvents(ctx, 1<<20, time.Hour)
+	stats, err := s.store.OutboxStats(ctx)
+	if err != nil {
+		panic(err)
+	}
+	var sinks []string
+	for _, st := range stats {
+		sinks = append(sinks, st.Sink)
+	}
+	out, err := s.store.ClaimEvents(ctx, sinks, 1<<20, time.Hour)
 	if err != nil {
 		panic(err)
 	}

@@ -118,7 +118,10 @@ var taskOperations = []operation{
 	{"ClaimEvents", "an event", func(b *bench) attempt {
 		e := b.evented()
 		return attempt{
-			do: func(ctx context.Context, s journal.Store) error { _, err := s.ClaimEvents(ctx, 100, ttl); return err },
+			do: func(ctx context.Context, s journal.Store) error {
+				_, err := s.ClaimEvents(ctx, []string{"s"}, 100, ttl)
+				return err
+			},
 			done: func(journal.Store) (bool, error) {
 				return b.counted(`SELECT count(*) FROM outbox WHERE id = $1 AND due_at > created_at`, e.String())
 			},
