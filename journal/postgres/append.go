@@ -47,7 +47,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 	}
 	switch {
 	case wakes:
-		s.notify(ctx)
+		s.notify(ctx, s.w.lender)
 	case due:
 		s.hint()
 	}
@@ -91,7 +91,7 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 // not on the standby that it should have waited for. This commit waits for the standby, which
 // receives commits in order, so if it succeeds the standby has the batch.
 func (s *Store) confirm(ctx context.Context, node string) error {
-	_, err := s.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
+	_, err := s.w.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
 	return err
 }
 
@@ -145,12 +145,12 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 		stmts = append(stmts, quarantine(halted))
 	}
 	if s.preset && simple(batch) {
-		err = s.once(ctx, merged(stmts).of(near))
+		err = s.w.once(ctx, merged(stmts).of(near))
 	} else {
 		for i := range stmts {
 			stmts[i] = stmts[i].of(near)
 		}
-		err = s.transact(ctx, stmts)
+		err = s.w.transact(ctx, stmts)
 	}
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
 		err = errContested

@@ -55,7 +55,7 @@ func (s *Store) PutBlobs(ctx context.Context, saga uuid.UUID, blobs []journal.Bl
 		stmts = append(stmts, insert)
 	}
 	if err == nil {
-		err = s.transact(ctx, stmts)
+		err = s.rest.patiently(ctx, stmts)
 	}
 	if err != nil {
 		return fmt.Errorf("put blobs of %s: %w", saga, err)
@@ -89,7 +89,7 @@ func (s *Store) Blobs(ctx context.Context, saga uuid.UUID, hashes [][sha256.Size
 
 // EraseBlobs implements journal.Blobs.
 func (s *Store) EraseBlobs(ctx context.Context, saga uuid.UUID) (n int, err error) {
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		var live bool
 		err := t.QueryRow(ctx, `SELECT ended_at IS NULL FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live)
 		switch {

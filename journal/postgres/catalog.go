@@ -24,7 +24,7 @@ func scanDocument(row pgx.CollectableRow) (journal.Document, error) {
 // Publish implements journal.Catalog. It locks the row of the name, which it creates if it does not
 // exist, so that publications of one name wait for each other.
 func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (v journal.Document, created bool, err error) {
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		_, err := t.Exec(ctx, `INSERT INTO document_names (kind, name, newest, archived) VALUES ($1, $2, 0, false) ON CONFLICT DO NOTHING`, d.Kind, d.Name)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *Store) documents(ctx context.Context, rest string, args ...any) ([]jour
 
 // Archive implements journal.Catalog.
 func (s *Store) Archive(ctx context.Context, kind, name string) error {
-	n, err := s.exec(ctx, `UPDATE document_names SET archived = true WHERE kind = $1 AND name = $2`, kind, name)
+	n, err := s.rest.exec(ctx, `UPDATE document_names SET archived = true WHERE kind = $1 AND name = $2`, kind, name)
 	if err == nil && n == 0 {
 		err = journal.ErrNotFound
 	}

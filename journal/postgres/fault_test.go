@@ -135,6 +135,51 @@ func nodeIDs(t *testing.T, s journal.Store) (out []string) {
 	return out
 }
 
+// While many messages to one saga wait for its row, a node renews its lease, commits, and claims,
+// and messages to other sagas have their turns.
+func TestRenewalComesFirst(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true, MaxConns: 4})
+	defer s.Close()
+	ctx := t.Context()
+	_, err := s.Register(ctx, "n", time.Hour)
+	must(t, err)
+	locked, other := begin(), begin()
+	_, err = s.Append(ctx, "n", []journal.Append{locked, other})
+	must(t, err)
+	conn, watch := connect(t, dsn), connect(t, dsn)
+	tx, err := conn.Begin(ctx)
+	must(t, err)
+	_, err = tx.Exec(ctx, `SELECT 1 FROM sagas WHERE id = $1 FOR UPDATE`, locked.Saga.String())
+	must(t, err)
+	send := func(saga uuid.UUID) error {
+		return s.Send(ctx, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"})
+	}
+	sent := make(chan error, 8)
+	for range cap(sent) {
+		go func() { sent <- send(locked.Saga) }()
+	}
+	until(t, "messages have all connections that they may have", func() bool {
+		var waiting int
+		must(t, watch.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
+		return waiting >= 3
+	})
+	_, err = s.Renew(ctx, "n", time.Hour)
+	must(t, err)
+	_, err = s.Append(ctx, "n", []journal.Append{begin()})
+	must(t, err)
+	_, err = s.Claim(ctx, "n", 1)
+	must(t, err)
+	must(t, send(other.Saga))
+	if len(sent) > 0 {
+		t.Error("these waited for the messages")
+	}
+	must(t, tx.Rollback(ctx))
+	for range cap(sent) {
+		must(t, <-sent)
+	}
+}
+
 func TestListenerReconnects(t *testing.T) {
 	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})

@@ -141,7 +141,7 @@ const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.
 
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
-	err := s.tx(ctx, func(t session) error {
+	err := s.rest.tx(ctx, func(t session) error {
 		var live, parentLive bool
 		err := t.QueryRow(ctx, `SELECT ended_at IS NULL, `+parentLives+` IS TRUE FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live, &parentLive)
 		switch {
@@ -166,7 +166,7 @@ var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		rows, err := t.Query(ctx, expired, max(limit, 0))
 		if err != nil {
 			return err

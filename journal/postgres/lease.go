@@ -39,7 +39,7 @@ func ownedBy(node string) string {
 func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
 	var now int64
 	freed := false
-	err := s.tx(ctx, func(t session) (err error) {
+	err := s.lease.tx(ctx, func(t session) (err error) {
 		// The dead nodes come first, because their transactions may have to be waited for. The
 		// lease must begin after that.
 		if len(dead) > 0 {
@@ -64,7 +64,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}
 	s.lineage.released(dead...)
 	// The node is registered now, so an error from here on must not mean that nothing was written.
-	if err := retry(ctx, func() error { return s.reconcileInstallation(ctx, false) }); err != nil {
+	if err := retry(ctx, func() error { return s.reconcileInstallation(ctx, s.lease, false) }); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w: %w", journal.ErrUnknown, err)
 	}
 	return lease, nil
@@ -77,7 +77,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	}
 	var now int64
 	var expired bool
-	err := s.transact(ctx, []stmt{{
+	err := s.lease.transact(ctx, []stmt{{
 		query: sql(`UPDATE nodes SET expires_at = {now} + $2 WHERE id = $1 RETURNING expires_at - $2`),
 		args:  []any{node, ttl.Milliseconds()},
 		scan:  func(r pgx.Row) error { return r.Scan(&now) },
@@ -105,7 +105,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 // left for the next time, because waiting for it could outlast this node's own lease.
 func (s *Store) takeOver(ctx context.Context, node string) error {
 	freed := false
-	err := s.tx(ctx, func(t session) (err error) {
+	err := s.lease.tx(ctx, func(t session) (err error) {
 		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE CASE WHEN expires_at < {now} AND id <> $1 THEN pg_try_advisory_xact_lock(node_lock(id)) ELSE false END
 			ORDER BY id FOR UPDATE SKIP LOCKED)`), node)
 		return err
@@ -135,7 +135,7 @@ func end(ctx context.Context, t session, where string, args ...any) (freed bool,
 
 // Release implements journal.Log.
 func (s *Store) Release(ctx context.Context, node string) error {
-	err := s.transact(ctx, []stmt{
+	err := s.lease.transact(ctx, []stmt{
 		{query: lockNodes, args: []any{[]string{node}}},
 		{query: `DELETE FROM nodes WHERE id = $1`, args: []any{node}},
 		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now}, claims = GREATEST(claims - 1, 0) WHERE ` + ownedBy("$1")), args: []any{node}},

@@ -219,7 +219,7 @@ func (l *lineage) rivalServer() error {
 // current checks the server again, because a pooler may have moved the connection to another
 // server, and then the node.
 func (s *Store) current(ctx context.Context, node string) error {
-	conn, err := s.w.Acquire(ctx)
+	conn, err := s.lease.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -232,13 +232,9 @@ func (s *Store) current(ctx context.Context, node string) error {
 
 // reconcileInstallation compares the known position with the database's own row, and updates the
 // row unless the store is read-only.
-func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error {
+func (s *Store) reconcileInstallation(ctx context.Context, db pool, readOnly bool) error {
 	var system string
 	var timeline int64
-	db := s.w // its connections were just used, because a node registers
-	if readOnly {
-		db = s.pool
-	}
 	err := db.QueryRow(ctx, `SELECT system::text, timeline FROM installation`).Scan(&system, &timeline)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -258,7 +254,7 @@ func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error 
 	if readOnly || seen == (point{system, timeline}) {
 		return nil
 	}
-	_, err = s.w.Exec(ctx, `INSERT INTO installation (id, system, timeline) VALUES (gen_random_uuid(), $1::text::bigint, $2)
+	_, err = db.Exec(ctx, `INSERT INTO installation (id, system, timeline) VALUES (gen_random_uuid(), $1::text::bigint, $2)
 		ON CONFLICT (one) DO UPDATE SET timeline = GREATEST(installation.timeline, excluded.timeline)`, seen.system, seen.timeline)
 	return err
 }

@@ -18,9 +18,9 @@ const (
 // notify informs all nodes of new messages or tasks. It runs after the commit, in a transaction
 // without a write, because a NOTIFY locks the whole database until its commit is on disk. If it is
 // lost, the receiver waits for its next poll.
-func (s *Store) notify(ctx context.Context) {
+func (s *Store) notify(ctx context.Context, db lender) {
 	s.hint()
-	_, _ = s.w.Exec(ctx, `SELECT pg_notify($1, '')`, channel) // only a hint
+	_, _ = db.exec(ctx, `SELECT pg_notify($1, '')`, channel) // only a hint
 }
 
 // listen turns notifications into hints until ctx ends. It reconnects if the connection breaks.

@@ -30,7 +30,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	var chosen []uuid.UUID
 	err := retry(ctx, func() error {
 		out = nil
-		return s.writing(ctx, func(conn connection) (err error) {
+		return s.w.writing(ctx, func(conn connection) (err error) {
 			defer rollback(ctx, conn)
 			chosen, err = s.choose(ctx, conn, node, limit)
 			if err != nil || len(chosen) == 0 {
@@ -192,7 +192,7 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 // for the message, or has committed and is seen here. For one message this costs less than the
 // statement that appends use.
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
-	err := s.transact(ctx, []stmt{{
+	err := s.rest.patiently(ctx, []stmt{{
 		query: `SELECT 1 FROM sagas WHERE id = $1 FOR UPDATE`, args: []any{id(m.Saga)},
 		scan: func(r pgx.Row) error {
 			var one int
@@ -211,7 +211,7 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", m.Saga, err)
 	}
-	s.notify(ctx)
+	s.notify(ctx, s.rest)
 	return nil
 }
 

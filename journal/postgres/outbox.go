@@ -43,7 +43,7 @@ func (s *Store) PutEvents(ctx context.Context, events []journal.Event) error {
 	}
 	insert, err := newEvents("", batch)
 	if err == nil && len(events) > 0 {
-		err = s.transact(ctx, []stmt{insert})
+		err = s.rest.transact(ctx, []stmt{insert})
 	}
 	if err != nil {
 		return fmt.Errorf("put events: %w", err)
@@ -65,7 +65,7 @@ func (s *Store) ClaimEvents(ctx context.Context, sinks []string, limit int, leas
 		sink, at int64
 	}
 	var found []due
-	err := s.transact(ctx, []stmt{{query: claimEvents, args: []any{sinks, max(limit, 0), lease.Milliseconds()}, rows: func(rows pgx.Rows) (err error) {
+	err := s.rest.transact(ctx, []stmt{{query: claimEvents, args: []any{sinks, max(limit, 0), lease.Milliseconds()}, rows: func(rows pgx.Rows) (err error) {
 		found, err = collect(rows, func(r pgx.CollectableRow) (d due, err error) {
 			var u, saga pgtype.UUID
 			var made int64
@@ -91,7 +91,7 @@ func (s *Store) ClaimEvents(ctx context.Context, sinks []string, limit int, leas
 
 // EventDelivered implements journal.Outbox.
 func (s *Store) EventDelivered(ctx context.Context, event uuid.UUID, sink string) error {
-	if _, err := s.exec(ctx, `DELETE FROM outbox WHERE id = $1 AND sink = $2`, id(event), sink); err != nil {
+	if _, err := s.rest.exec(ctx, `DELETE FROM outbox WHERE id = $1 AND sink = $2`, id(event), sink); err != nil {
 		return fmt.Errorf("event delivered: %w", err)
 	}
 	return nil
@@ -99,7 +99,7 @@ func (s *Store) EventDelivered(ctx context.Context, event uuid.UUID, sink string
 
 // EventFailed implements journal.Outbox.
 func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error {
-	_, err := s.exec(ctx, sql(`UPDATE outbox SET attempts = attempts + 1, due_at = {now} + $3, failed_at = {now}, error = $4 WHERE id = $1 AND sink = $2`),
+	_, err := s.rest.exec(ctx, sql(`UPDATE outbox SET attempts = attempts + 1, due_at = {now} + $3, failed_at = {now}, error = $4 WHERE id = $1 AND sink = $2`),
 		id(event), sink, wait.Milliseconds(), clean(why))
 	if err != nil {
 		return fmt.Errorf("event failed: %w", err)
@@ -148,7 +148,7 @@ func (s *Store) Fired(ctx context.Context) (map[string]time.Time, error) {
 
 // SetFired implements journal.Schedules.
 func (s *Store) SetFired(ctx context.Context, name string, at time.Time) error {
-	_, err := s.exec(ctx, `INSERT INTO schedules AS s (name, fired_at) VALUES ($1, $2)
+	_, err := s.rest.exec(ctx, `INSERT INTO schedules AS s (name, fired_at) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET fired_at = GREATEST(s.fired_at, excluded.fired_at)`, name, at.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("schedule %s: %w", name, err)

@@ -52,7 +52,7 @@ func (s *Store) dictionariesFor(ctx context.Context, node string, batch []part) 
 // putDictionary writes a dictionary, or reads the one with its id.
 func (s *Store) putDictionary(ctx context.Context, d *packed.Dictionary) error {
 	return retry(ctx, func() error {
-		return s.writing(ctx, func(conn connection) error {
+		return s.w.writing(ctx, func(conn connection) error {
 			var text []byte
 			err := conn.QueryRow(ctx, `INSERT INTO dictionaries (id, data) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET data = dictionaries.data RETURNING data`,
 				int64(d.ID()), d.Text()).Scan(&text)

@@ -50,7 +50,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%s does not use %s:\n%s", name, index, plan)
 		}
 	}
-	for pool, conns := range map[string]querier{"reading": s.pool, "writing": s.w} {
+	for pool, conns := range map[string]querier{"reading": s.pool, "writing": s.w, "leases": s.lease} {
 		if jit := text(t, conns, `SHOW jit`); jit != "off" {
 			t.Errorf("on connections for %s, jit = %s", pool, jit)
 		}

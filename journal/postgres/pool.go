@@ -11,31 +11,79 @@ import (
 // pool is a pgxpool.Pool that marks the errors of dead connections: see session.
 type pool struct {
 	session
-	conns *pgxpool.Pool
+	lender
 }
 
-func newPool(conns *pgxpool.Pool) pool { return pool{session{conns}, conns} }
+func newPool(conns *pgxpool.Pool) pool { return pool{session{conns}, lender{conns: conns}} }
+
+// newPools opens a pool for each configuration.
+func newPools(ctx context.Context, line *lineage, configs ...*pgxpool.Config) (pools []pool, err error) {
+	for _, c := range configs {
+		c.PrepareConn = line.usable
+		c.ConnConfig.OnNotice = noticed
+		conns, err := pgxpool.NewWithConfig(ctx, c)
+		if err != nil {
+			for _, p := range pools {
+				p.Close()
+			}
+			return nil, err
+		}
+		pools = append(pools, newPool(conns))
+	}
+	return pools, nil
+}
+
+// lender lends the connections of a pool to transactions.
+type lender struct {
+	conns *pgxpool.Pool
+	room  chan struct{} // its capacity is how many are lent at once; nil: as many as there are
+}
+
+// leavingSome returns a lender of the same connections that leaves a quarter of them, but at least
+// one, to others. If there is only one connection, both lend it.
+func (l lender) leavingSome() lender {
+	n := l.conns.Config().MaxConns
+	return lender{l.conns, make(chan struct{}, max(n-max(n/4, 1), 1))}
+}
 
 // Acquire returns a connection, which the caller must release.
-func (p pool) Acquire(ctx context.Context) (connection, error) {
-	lent, err := p.conns.Acquire(ctx)
+func (l lender) Acquire(ctx context.Context) (connection, error) {
+	if l.room != nil {
+		select {
+		case l.room <- struct{}{}:
+		case <-ctx.Done():
+			return connection{}, ctx.Err()
+		}
+	}
+	lent, err := l.conns.Acquire(ctx)
 	if err != nil {
+		l.leave()
 		return connection{}, markDead(err)
 	}
-	return connection{session{lent}, lent}, nil
+	return connection{session{lent}, lent, l}, nil
+}
+
+func (l lender) leave() {
+	if l.room != nil {
+		<-l.room
+	}
 }
 
 // Close closes all connections once they are released.
-func (p pool) Close() { p.conns.Close() }
+func (l lender) Close() { l.conns.Close() }
 
 // connection is an acquired connection of a pool.
 type connection struct {
 	session
 	lent *pgxpool.Conn
+	from lender
 }
 
 // release returns the connection to its pool.
-func (c connection) release() { c.lent.Release() }
+func (c connection) release() {
+	c.lent.Release()
+	c.from.leave()
+}
 
 // begin begins a transaction. Everything but its end must run on the session.
 func (c connection) begin(ctx context.Context) (pgx.Tx, session, error) {

@@ -41,9 +41,11 @@ func TestDeadConnectionHasSQLState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pool.Close()
-	s.w.Close()
-	s.pool, s.w = newPool(conns), newPool(conns)
+	for _, p := range []*pool{&s.pool, &s.w, &s.lease} {
+		p.Close()
+		*p = newPool(conns)
+	}
+	s.rest = s.w.leavingSome()
 
 	const node = "n"
 	if _, err := s.Register(ctx, node, time.Hour); err != nil {

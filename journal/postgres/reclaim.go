@@ -149,7 +149,7 @@ var overdue = sql(`SELECT id, sagas[1:$2::int], cardinality(sagas) > $2::int FRO
 func (s *Store) deleteDeferred(ctx context.Context) error {
 	for most := 100; ; {
 		found := false
-		err := s.tx(ctx, func(t session) error {
+		err := s.rest.tx(ctx, func(t session) error {
 			var row pgtype.UUID
 			var sagas []pgtype.UUID
 			var more bool
@@ -202,7 +202,7 @@ func (s *Store) clearDeferred(ctx context.Context, have *snapshot, batch []part)
 	if len(again) == 0 {
 		return nil
 	}
-	return s.tx(ctx, func(t session) error {
+	return s.w.tx(ctx, func(t session) error {
 		b := &pgx.Batch{}
 		b.Queue(planEach)
 		b.Queue(deleteWithout+` AND EXISTS (SELECT 1 FROM deferred_deletes d WHERE journal.saga_id = ANY(d.sagas))`, again)

@@ -18,7 +18,7 @@ import (
 func (s *Store) Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r journal.Reply, fresh bool, err error) {
 	// An existing reservation may be abandoned before it is read. Then Begin tries again.
 	for range maxTries {
-		n, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, expires_at) VALUES ($1, $2, false, 0, {now} + $3)
+		n, err := s.rest.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, expires_at) VALUES ($1, $2, false, 0, {now} + $3)
 			ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = false, status = 0, header = NULL, body = NULL,
 			expires_at = excluded.expires_at WHERE requests.expires_at <= excluded.expires_at - $3`), key, fingerprint, ttl.Milliseconds())
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) Finish(ctx context.Context, key string, r journal.Reply, keep ti
 	}
 	// If the reservation has expired and another request has the key, the key stays with that
 	// request.
-	_, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, header, body, expires_at) VALUES ($1, $2, true, $3, $4, $5, {now} + $6)
+	_, err := s.rest.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, header, body, expires_at) VALUES ($1, $2, true, $3, $4, $5, {now} + $6)
 		ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = true, status = excluded.status, header = excluded.header,
 		body = excluded.body, expires_at = excluded.expires_at
 		WHERE requests.fingerprint = excluded.fingerprint OR requests.expires_at <= excluded.expires_at - $6`),
@@ -72,7 +72,7 @@ func (s *Store) Finish(ctx context.Context, key string, r journal.Reply, keep ti
 
 // Abandon implements journal.Requests.
 func (s *Store) Abandon(ctx context.Context, key string) error {
-	if _, err := s.exec(ctx, `DELETE FROM requests WHERE key = $1 AND NOT done`, key); err != nil {
+	if _, err := s.rest.exec(ctx, `DELETE FROM requests WHERE key = $1 AND NOT done`, key); err != nil {
 		return fmt.Errorf("abandon: %w", err)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (s *Store) Abandon(ctx context.Context, key string) error {
 
 // Sweep implements journal.Requests.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	n, err := s.exec(ctx, sql(`DELETE FROM requests WHERE key IN
+	n, err := s.rest.exec(ctx, sql(`DELETE FROM requests WHERE key IN
 		(SELECT key FROM requests WHERE expires_at <= {now} ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`), max(limit, 0))
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
@@ -94,7 +94,7 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 	if err != nil {
 		return fmt.Errorf("add key %s: %w", k.ID, err)
 	}
-	n, err := s.exec(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+	n, err := s.rest.exec(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
 		id(k.ID), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt), string(binding))
 	if err == nil && n == 0 {
 		err = errors.New("a key with this id or hash exists: create a new one")
@@ -152,7 +152,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]journal.APIKey, error) {
 
 // RevokeKey implements journal.Keys.
 func (s *Store) RevokeKey(ctx context.Context, key uuid.UUID) error {
-	n, err := s.exec(ctx, `DELETE FROM api_keys WHERE id = $1`, id(key))
+	n, err := s.rest.exec(ctx, `DELETE FROM api_keys WHERE id = $1`, id(key))
 	if err == nil && n == 0 {
 		err = journal.ErrNotFound
 	}

@@ -61,7 +61,7 @@ func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) (delet
 	for i, c := range sagas {
 		list[i], seqs[i] = id(c.Saga), c.Seq
 	}
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		deleted = nil
 		rows, err := t.Query(ctx, copiedRows, list, seqs)
 		if err != nil {

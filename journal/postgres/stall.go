@@ -89,7 +89,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 		stall, saga = append(stall, id(f.ID)), append(saga, id(f.Saga))
 		kind, path, why, since = append(kind, f.Kind), append(path, f.Path), append(why, clean(f.Why)), append(since, f.Since.UnixMilli())
 	}
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		fresh = 0
 		var news []part
 		rows, err := t.Query(ctx, noteStalls, stall, saga, kind, path, since, why, show.Milliseconds())

@@ -11,6 +11,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,8 +34,10 @@ import (
 
 // Options configure Open.
 type Options struct {
-	Migrate  bool  // run missing migrations; false: refuse a database that needs them
-	MaxConns int32 // connections that read, and as many that write; 0: pool_max_conns of the DSN, or pgx's default
+	Migrate bool // run missing migrations; false: refuse a database that needs them
+	// MaxConns is how many connections at most read, and as many write; 0: pool_max_conns of the
+	// DSN, or pgx's default. The lease and LISTEN have others.
+	MaxConns int32
 	// ReadOnly opens the database only for reading: its transactions cannot write (except behind a
 	// pooler, see the package comment), and a role with read permissions suffices. There are no
 	// hints. Migrate is ignored.
@@ -43,9 +47,11 @@ type Options struct {
 
 // Store implements journal.Store.
 type Store struct {
-	pool    pool // reads
-	w       pool // writes: appends, claims, messages
-	preset  bool // the connections have the settings below
+	pool    pool   // reads
+	w       pool   // writes of lanes: appends and claims
+	rest    lender // all other writes, on connections of w, of which it leaves some to lanes
+	lease   pool   // the leases of nodes, so that a renewal waits for nothing else
+	preset  bool   // the connections have the settings below
 	counted *recount.Kept[journal.Stats]
 	hints   chan struct{}
 	stop    context.CancelFunc // stops the listener and the lookout
@@ -89,6 +95,14 @@ var planned = map[string]string{
 	"default_transaction_isolation": "read committed",
 }
 
+const (
+	// leaseConns is one connection, and one that replaces it while it is found to be broken.
+	leaseConns = 2
+	// leaseConnect is the timeout of a connection for leases: one that the network swallows must
+	// not be in the way of the next for longer than a renewal waits.
+	leaseConnect = 5 * time.Second
+)
+
 // Open connects to the database that dsn names (a URL, or key=value pairs). It returns the errors
 // of migrations.Check if this program cannot use the database.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
@@ -111,21 +125,15 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	both := maps.Clone(settings)
 	maps.Copy(both, planned)
 	pgsession.Prepare(writing.ConnConfig, both, line.check)
-	for _, c := range []*pgxpool.Config{cfg, writing} {
-		c.PrepareConn = line.usable
-		c.ConnConfig.OnNotice = noticed
-	}
-	conns, err := pgxpool.NewWithConfig(ctx, cfg)
+	leasing := writing.Copy()
+	leasing.MaxConns, leasing.MinConns, leasing.MinIdleConns = leaseConns, 0, 0
+	leasing.ConnConfig.ConnectTimeout = min(cmp.Or(leasing.ConnConfig.ConnectTimeout, leaseConnect), leaseConnect)
+	pools, err := newPools(ctx, line, cfg, writing, leasing)
 	if err != nil {
-		return nil, fmt.Errorf("open postgres: %w", err)
-	}
-	writers, err := pgxpool.NewWithConfig(ctx, writing)
-	if err != nil {
-		conns.Close()
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: newPool(conns), w: newPool(writers), preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
+	s := &Store{pool: pools[0], w: pools[1], rest: pools[1].leavingSome(), lease: pools[2], preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
 	if err := s.prepare(ctx, dsn, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
@@ -151,7 +159,11 @@ func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 	if err := check(ctx, migrations.Postgres(dsn, s.lineage.check)); err != nil {
 		return err
 	}
-	if err := s.reconcileInstallation(ctx, o.ReadOnly); err != nil || o.ReadOnly {
+	db := s.w
+	if o.ReadOnly {
+		db = s.pool
+	}
+	if err := s.reconcileInstallation(ctx, db, o.ReadOnly); err != nil || o.ReadOnly {
 		return err
 	}
 	if o.Migrate && s.ensureSpans(ctx) == nil { // Reclaim tries again, and returns the error
@@ -185,8 +197,9 @@ func (s *Store) Close() error {
 	s.stop()
 	s.work.Wait()
 	s.counted.Close()
-	s.pool.Close()
-	s.w.Close()
+	for _, p := range []pool{s.pool, s.w, s.lease} {
+		p.Close()
+	}
 	return nil
 }
 

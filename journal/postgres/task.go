@@ -125,7 +125,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []jour
 		ms := c.Lease.Milliseconds()
 		lease = &ms
 	}
-	err = s.transact(ctx, []stmt{
+	err = s.rest.transact(ctx, []stmt{
 		{query: `SELECT pg_advisory_xact_lock($1, $2)`, args: []any{int32(binary.BigEndian.Uint32(c.Token[0:])), int32(binary.BigEndian.Uint32(c.Token[12:]))}},
 		{query: claimTasks, args: []any{types, max(c.Max, 0), id(c.Token), clean(c.Worker), lease}},
 		{query: leasedTasks, args: []any{id(c.Token)}, rows: func(rows pgx.Rows) (err error) {
@@ -147,7 +147,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []jour
 // Heartbeat implements journal.Tasks.
 func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal.TaskLease, err error) {
 	var until int64
-	err = s.transact(ctx, []stmt{{
+	err = s.rest.patiently(ctx, []stmt{{
 		query: heartbeat, args: []any{id(task), id(token)},
 		scan: func(r pgx.Row) error { return r.Scan(&until, &l.Cancel) },
 	}})
@@ -164,7 +164,7 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 // EndTask implements journal.Tasks. Like everything that changes a task and its saga, it locks the
 // saga first.
 func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Message) error {
-	err := s.transact(ctx, []stmt{
+	err := s.rest.patiently(ctx, []stmt{
 		{query: `SELECT 1 FROM sagas WHERE id = (SELECT saga_id FROM tasks WHERE id = $1) FOR UPDATE`, args: []any{id(task)}},
 		{
 			with:  []string{endTask, `a (saga_id, id, kind, data) AS (SELECT saga_id, $4::uuid, $5::text, $6::bytea FROM ended)`, insertedMessages, countedMessages},
@@ -184,7 +184,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 	if err != nil {
 		return fmt.Errorf("end task %s: %w", task, err)
 	}
-	s.notify(ctx)
+	s.notify(ctx, s.rest)
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 // checks the tasks again.
 func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, err error) {
 	limit = max(limit, 0)
-	err = s.tx(ctx, func(t session) error {
+	err = s.rest.tx(ctx, func(t session) error {
 		n = 0
 		rows, err := t.Query(ctx, expiredTasks, limit)
 		if err != nil {
@@ -218,7 +218,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.T
 		return 0, fmt.Errorf("reap tasks: %w", err)
 	}
 	if n > 0 {
-		s.notify(ctx)
+		s.notify(ctx, s.rest)
 	}
 	return n, nil
 }

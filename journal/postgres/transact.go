@@ -63,12 +63,29 @@ const begin = `BEGIN ISOLATION LEVEL READ COMMITTED`
 // transact runs the statements between BEGIN and COMMIT in one round trip. It retries after a
 // serialization failure or deadlock, a limited number of times. It returns ErrUnknown if it does
 // not know whether they were committed; any other error means that nothing was.
-func (s *Store) transact(ctx context.Context, stmts []stmt) error {
-	return retry(ctx, func() error { return s.pipeline(ctx, stmts) })
+func (l lender) transact(ctx context.Context, stmts []stmt) error {
+	return retry(ctx, func() error { return l.pipeline(ctx, stmts) })
 }
 
-func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
-	return s.writing(ctx, func(conn connection) error {
+const (
+	rowWait     = 500 * time.Millisecond // how long patiently keeps a connection that waits for a row
+	rowPatience = 10 * time.Second       // how long it tries: as long as others wait for a lock, by settings
+)
+
+// patiently is transact for requests of clients, of which many may wait for the row of one saga. It
+// does not keep its connection meanwhile, so that all others have their turns.
+func (l lender) patiently(ctx context.Context, stmts []stmt) error {
+	stmts = append([]stmt{{query: fmt.Sprintf(`SET LOCAL lock_timeout = %d`, rowWait.Milliseconds())}}, stmts...)
+	for began := time.Now(); ; {
+		err := l.transact(ctx, stmts)
+		if code(err) != codeLockNotAvailable || ctx.Err() != nil || time.Since(began) > rowPatience {
+			return err
+		}
+	}
+}
+
+func (l lender) pipeline(ctx context.Context, stmts []stmt) error {
+	return l.writing(ctx, func(conn connection) error {
 		b := &pgx.Batch{}
 		b.Queue(begin)
 		for _, st := range stmts {
@@ -85,9 +102,9 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 	})
 }
 
-// writing calls f with a writing connection, unless ctx has ended.
-func (s *Store) writing(ctx context.Context, f func(connection) error) error {
-	conn, err := s.w.Acquire(ctx)
+// writing calls f with a connection, unless ctx has ended.
+func (l lender) writing(ctx context.Context, f func(connection) error) error {
+	conn, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,8 +143,8 @@ func alone(conn *pgconn.PgConn) error {
 }
 
 // once runs a statement as its own transaction, in one round trip. Otherwise it is like transact.
-func (s *Store) once(ctx context.Context, st stmt) error {
-	return retry(ctx, func() error { return s.writing(ctx, func(conn connection) error { return single(ctx, conn, st) }) })
+func (l lender) once(ctx context.Context, st stmt) error {
+	return retry(ctx, func() error { return l.writing(ctx, func(conn connection) error { return single(ctx, conn, st) }) })
 }
 
 func single(ctx context.Context, conn connection, st stmt) error {
@@ -243,9 +260,9 @@ func retry(ctx context.Context, f func() error) error {
 }
 
 // tx runs f in a transaction, without a pipeline.
-func (s *Store) tx(ctx context.Context, f func(session) error) error {
+func (l lender) tx(ctx context.Context, f func(session) error) error {
 	return retry(ctx, func() error {
-		return s.writing(ctx, func(conn connection) error { return within(ctx, conn, f) })
+		return l.writing(ctx, func(conn connection) error { return within(ctx, conn, f) })
 	})
 }
 
@@ -274,9 +291,9 @@ func within(ctx context.Context, conn connection, f func(session) error) error {
 }
 
 // exec runs one writing statement as its own transaction.
-func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+func (l lender) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retry(ctx, func() error {
-		return s.writing(ctx, func(conn connection) error {
+		return l.writing(ctx, func(conn connection) error {
 			tag, err := conn.Exec(ctx, query, args...)
 			if err != nil {
 				return outcome(err, true)

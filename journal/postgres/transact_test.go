@@ -19,7 +19,7 @@ func TestConnectionDiesWithinATransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = s.tx(t.Context(), func(tx session) error {
+	err = s.rest.tx(t.Context(), func(tx session) error {
 		if err := tx.querier.(pgx.Tx).Conn().Close(context.Background()); err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func Describe(database string, err error) error {
 		return cli.Exit(cli.Usage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
 	case full(err):
 		return cli.Exit(cli.Unreachable, fmt.Errorf("PostgreSQL has no connection left for recourse: end what uses too many, lower pool_max_conns in --database (each node "+
-			"opens twice as many, and one that listens), raise the limit, or put a pooler in between: %s", lastLine(err)))
+			"opens twice as many, and three more), raise the limit, or put a pooler in between: %s", lastLine(err)))
 	case errors.As(err, &connect), errors.As(err, &network):
 		return cli.Exit(cli.Unreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
 	case !IsPostgres(database) && strings.Contains(err.Error(), "not a database"):

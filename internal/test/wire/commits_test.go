@@ -131,7 +131,7 @@ func TestEveryCommit(t *testing.T) {
 // count says how many points there are in an operation to strike at.
 func (w *wired) count(op operation) (points [wire.Connect + 1]int, err error) {
 	a := op.make(w.bench)
-	if err := w.store.Ping(context.Background()); err != nil {
+	if err := w.use(); err != nil {
 		return points, err
 	}
 	points[wire.Connect] = 1
@@ -142,16 +142,25 @@ func (w *wired) count(op operation) (points [wire.Connect + 1]int, err error) {
 	return points, errors.Join(err, a.finished(w.store))
 }
 
+// use uses a connection for writing and the connection for leases.
+func (w *wired) use() error {
+	err := w.store.Ping(context.Background())
+	if _, fenced := w.store.Renew(context.Background(), "no node", time.Minute); !errors.Is(fenced, journal.ErrFenced) {
+		err = errors.Join(err, fenced)
+	}
+	return err
+}
+
 // strike has a fault befall an operation on s, does it again, and says how often the fault struck
 // and what is wrong.
 func (w *wired) strike(s journal.Store, op operation, f wire.Fault) (struck int, err error) {
 	a := op.make(w.bench)
-	if err := w.store.Ping(context.Background()); err != nil { // a live connection is in the pool
+	if err := w.use(); err != nil { // each pool has a live connection now
 		return 0, fmt.Errorf("before: %w", err)
 	}
 	if f.At == wire.Connect {
 		w.proxy.CutAll()
-		_ = w.store.Ping(context.Background()) // it is found to be dead
+		_ = w.use() // they are found to be dead
 	}
 	w.proxy.Arm(f)
 	gaveUp, first := w.untilStruck(f, func(ctx context.Context) error { return a.do(ctx, s) })
