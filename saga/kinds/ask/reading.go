@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 
-	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
 )
 
@@ -19,7 +18,8 @@ type Meaning struct {
 	Finish string      `json:"finish_reason,omitempty"`
 	Tokens *llm.Tokens `json:"tokens,omitempty"` // nil: unknown
 	Whole  bool        `json:"whole,omitempty"`  // it has not ended too early
-	Fault  string      `json:"fault,omitempty"`  // an error within the response
+	// Fault is an error within the response, as the provider words it: redact it, and then cut it.
+	Fault string `json:"fault,omitempty"`
 }
 
 // Reading reads a response while it arrives.
@@ -246,8 +246,6 @@ func (r *Reading) Document(body []byte) {
 	}
 }
 
-const maxFault = 500
-
 // fault returns the text of an error in the form of a provider; ok is false if there is none.
 func fault(doc json.RawMessage) (text string, ok bool) {
 	if !present(doc) {
@@ -255,9 +253,9 @@ func fault(doc json.RawMessage) (text string, ok bool) {
 	}
 	var e struct{ Type, Code, Message string }
 	if json.Unmarshal(doc, &e) != nil || e.Message == "" {
-		return httptext.Clip(string(doc), maxFault), true
+		return string(doc), true
 	}
-	return httptext.Clip(e.Message, maxFault), true
+	return e.Message, true
 }
 
 // present reports whether a member is there and not empty.

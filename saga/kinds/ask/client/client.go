@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -141,8 +142,15 @@ func (r *reader) all(kind string) error {
 	}
 	r.a.Content = []byte(r.redact.Text(string(body)))
 	r.meaning.Document(r.a.Content)
-	r.a.Body = saga.Encode(r.meaning.Meaning)
+	r.a.Body = r.meant()
 	return nil
+}
+
+// meant is the meaning of the response, which a stream's events have before they are redacted.
+func (r *reader) meant() json.RawMessage {
+	m := r.meaning.Meaning
+	m.Fault = r.redact.Detail(m.Fault)
+	return r.redact.JSON(saga.Encode(m))
 }
 
 // stream reads server-sent events, and passes on the ones that may leave.
@@ -161,7 +169,7 @@ func (r *reader) stream(kind string) error {
 		}
 		return event, true
 	})
-	r.a.Body = saga.Encode(r.meaning.Meaning)
+	r.a.Body = r.meant()
 	switch {
 	case memory != nil:
 		return memory

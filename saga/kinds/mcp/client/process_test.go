@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		case "tools/list":
 			out = `{"tools": [{"name": "book"}]}`
 		case "tools/call":
-			if c, err := net.Dial("tcp", gate); err == nil {
+			if c, err := net.Dial("tcp", gate); err == nil { //nolint:gosec // the test listens there
 				_, _ = io.Copy(io.Discard, c) // until the test closes the connection
 			}
 			out = `{"content": [{"type": "text", "text": "booked"}]}`
@@ -114,7 +114,7 @@ func TestLinesAreWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	p := &process{s: &server{}, in: in, errors: &tail{}, writing: make(chan struct{}, 1), over: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	long := strings.Repeat("x", 1<<20) // more than a pipe holds
