@@ -143,7 +143,8 @@ func (c *agents) check(ctx context.Context) error {
 
 // target notes a figure and its target.
 func (c *agents) target(what string, value, target float64, unit string) {
-	c.report.Targets = append(c.report.Targets, AgentTarget{what, round(value), round(target), unit, value <= target})
+	value, target = round(value), round(target) // as people see them
+	c.report.Targets = append(c.report.Targets, AgentTarget{what, value, target, unit, value <= target})
 }
 
 // postgres reports whether the engine's database is one of Postgres, which has other targets.
