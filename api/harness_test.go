@@ -37,6 +37,7 @@ import (
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
+	runclient "recourse/saga/kinds/run/client"
 	"recourse/saga/machine"
 )
 
@@ -177,6 +178,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	callers, passed := x.callers()
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: callers, Poll: 20 * time.Millisecond, Drain: time.Second})
+	callers["run"] = &runclient.Caller{Engine: eng, Sagas: store, Definitions: cat}
 	x.eng = eng
 	x.cfg = Config{Relay: passed, Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
 		Limits: Limits{Poll: 20 * time.Millisecond}}

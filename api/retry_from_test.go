@@ -3,7 +3,9 @@ package api
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,7 @@ import (
 	"recourse/examples/world"
 	"recourse/idempotency"
 	"recourse/journal"
+	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -203,5 +206,34 @@ steps:
 	undo := x.do("POST", "/v1/sagas/"+v.ID+"/compensate", `{"reason": "not needed"}`, header{"Prefer", "wait=20"}).want(201).saga()
 	if undo.Status != saga.Succeeded || undo.UndoOf != v.ID || len(x.world.Ledger().Live()) != 0 {
 		t.Errorf("%+v, %d effects", undo, len(x.world.Ledger().Live()))
+	}
+}
+
+// A child whose parent lives outlives its retention, and so does the saga that goes on from it:
+// without that one, the child could be retried from a step a second time.
+func TestRetryFromChildIsKept(t *testing.T) {
+	var later atomic.Int64
+	x := newFixtureOn(t, memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }}))
+	x.publish(fmt.Sprintf(`saga: below
+on_failure: stop
+retention: 1m
+steps:
+  - {id: label, http: POST %[1]s/shipping/labels, body: {}, compensate: {http: "POST %[1]s/shipping/labels/${output.id}/void"}}
+  - {id: order, http: POST %[1]s/ship/orders, body: {}, compensate: none}
+`, x.world.URL))
+	x.publish("saga: above\nsteps:\n  - {id: child, run: below, retry: none, on_error: continue}\n  - {id: ok, approval: {title: \"Go on?\"}}\n")
+	refuseOnce(x, "/ship/orders")
+	above := x.do("POST", "/v1/sagas", `{"definition": "above"}`).want(201).saga()
+	x.until(above.ID, func(v machine.View) bool { return len(v.Open) == 1 })
+	var below page[machine.View]
+	x.do("GET", "/v1/sagas?definition=below", "").want(200).into(&below)
+	path := "/v1/sagas/" + below.Data[0].ID + "/retry"
+	second := x.do("POST", path, `{"from": "order", "reason": "fixed"}`, header{"Prefer", "wait=20"}).want(201).saga()
+	later.Store(int64(2 * time.Minute))
+	if n, err := x.store.DeleteExpired(t.Context(), 10); n != 0 || err != nil {
+		t.Errorf("%d sagas were deleted, %v", n, err)
+	}
+	if again := x.do("POST", path, `{"from": "order", "reason": "again"}`).want(200).saga(); again.ID != second.ID {
+		t.Errorf("saga %s goes on from it, too", again.ID)
 	}
 }

@@ -31,8 +31,9 @@ type Index interface {
 	// live parent does not find its child, the child was not committed.
 	Delete(ctx context.Context, id uuid.UUID) error
 	// DeleteExpired removes, as Delete does, up to limit ended sagas whose DeleteAt has passed by
-	// the store's clock, and returns how many. It skips sagas whose parent has not ended. Errors:
-	// ErrUnknown.
+	// the store's clock, and returns how many. It skips sagas whose parent has not ended, and a
+	// saga that goes on from a step of one that exists: without it, that one could be retried from
+	// a step a second time. Errors: ErrUnknown.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
 	// Stats counts sagas and inbox entries. If counting takes long, a store may return earlier
 	// counts: see Stats.CountedAt.

@@ -23,8 +23,8 @@ type Retention interface {
 	BlobHashes(ctx context.Context, saga uuid.UUID) ([][sha256.Size]byte, error)
 	// DeleteCopied removes those of the sagas that are still what the caller has copied, as
 	// Index.Delete does, in one transaction, and returns their ids, in the order of sagas. It
-	// leaves, without an error, a saga that does not exist, has not ended, or has a live parent;
-	// one whose Seq is another; one that has another number of blobs, because its content was
+	// leaves, without an error, a saga that does not exist or that DeleteExpired would skip; one
+	// whose Seq is another; one that has another number of blobs, because its content was
 	// erased after it had been copied; and one that another transaction uses at the moment. Errors:
 	// ErrUnknown. Then the call may be repeated, and returns fewer ids.
 	DeleteCopied(ctx context.Context, sagas []Copied) ([]uuid.UUID, error)

@@ -15,6 +15,7 @@ var retentionTests = []test{
 	{"delete copied sagas", deletesCopied},
 	{"delete no saga that differs from its copy", deletesNoOther},
 	{"delete no copied child", deletesNoChild},
+	{"keep a saga that goes on from another one", keepsRetry},
 	{"hashes of blobs", blobHashes},
 	{"reclaim", reclaims},
 }
@@ -135,6 +136,38 @@ func deletesNoChild(b *bench) {
 	diff(b, "while the parent lives", b.deleteCopied(copied(child)), nil)
 	b.ok(end(parent, hash))
 	diff(b, "afterwards", b.deleteCopied(copied(child)), []uuid.UUID{child.Saga})
+}
+
+func keepsRetry(b *bench) {
+	original := begin(newID())
+	original.Row, original.Release = ended(), true
+	b.ok(original)
+	retry := func(key string) journal.Append {
+		a := begin(newID())
+		a.Start.RetryOf, a.Start.Key = original.Saga, key
+		a.Row, a.Release = ended(), true
+		a.Row.DeleteAt = b.now().Add(-time.Hour)
+		b.ok(a)
+		return a
+	}
+	kept := retry(journal.RetryKey(original.Saga))
+	for _, key := range []string{"ops/x", ""} { // from the beginning
+		a := retry(key)
+		diff(b, "listed", b.listExpired(journal.Head{}, 10), []uuid.UUID{a.Saga})
+		diff(b, "copied", b.deleteCopied(copied(kept), copied(a)), []uuid.UUID{a.Saga})
+	}
+	expire := func(want int) {
+		b.Helper()
+		n, err := b.DeleteExpired(b.ctx, 10)
+		b.must(err)
+		diff(b, "deleted", n, want)
+	}
+	retry("")
+	expire(1)
+	b.head(kept.Saga)
+	b.must(b.Delete(b.ctx, original.Saga))
+	diff(b, "listed without the original", b.listExpired(journal.Head{}, 10), []uuid.UUID{kept.Saga})
+	expire(1)
 }
 
 func blobHashes(b *bench) {

@@ -117,6 +117,12 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 	return len(expired), nil
 }
 
+// kept reports whether the saga must stay although its retention has ended: see
+// journal.Index.DeleteExpired.
+func (s *Store) kept(g *saga) bool {
+	return s.awaited(g) || s.sagas[g.head.GoesOnFrom()] != nil
+}
+
 // awaited reports whether the saga has a live parent, which may still read it.
 func (s *Store) awaited(g *saga) bool {
 	return s.live(g.head.Parent)

@@ -33,7 +33,7 @@ func (s *Store) ListExpired(ctx context.Context, after journal.Head, limit int) 
 func (s *Store) expired() []*saga {
 	now := s.clock()
 	list := s.sorted(func(g *saga) bool {
-		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now) && !s.awaited(g)
+		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now) && !s.kept(g)
 	})
 	slices.SortFunc(list, func(a, b *saga) int { return byExpiry(&a.head, &b.head) })
 	return list
@@ -68,7 +68,7 @@ func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) ([]uui
 	var deleted []uuid.UUID
 	for _, c := range sagas {
 		g := s.sagas[c.Saga]
-		if g == nil || g.head.EndedAt.IsZero() || s.awaited(g) || g.head.Seq != c.Seq || len(g.blobs) != c.Blobs {
+		if g == nil || g.head.EndedAt.IsZero() || s.kept(g) || g.head.Seq != c.Seq || len(g.blobs) != c.Blobs {
 			continue
 		}
 		s.remove(g)

@@ -139,6 +139,13 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 // needs no lock.
 const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
 
+// originalExists says whether a saga goes on from a step of one that exists. Then it must stay: see
+// journal.Index.DeleteExpired.
+const originalExists = `(SELECT true FROM sagas o WHERE o.id = sagas.retry_of AND sagas.start_key LIKE '` + journal.RetryKeyPrefix + `%')`
+
+// mayGo is the condition for the deletion of a saga whose retention has ended.
+const mayGo = `ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE AND ` + originalExists + ` IS NOT TRUE`
+
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	err := s.rest.tx(ctx, func(t session) error {
@@ -162,7 +169,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	return nil
 }
 
-var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE ORDER BY delete_at LIMIT $1 FOR UPDATE SKIP LOCKED`)
+var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ` + mayGo + ` ORDER BY delete_at LIMIT $1 FOR UPDATE SKIP LOCKED`)
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-var listExpired = sql(headColumns + ` FROM sagas WHERE delete_at >= $1 AND (delete_at, id) > ($1, $2) AND delete_at <= {now} AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE
+var listExpired = sql(headColumns + ` FROM sagas WHERE delete_at >= $1 AND (delete_at, id) > ($1, $2) AND delete_at <= {now} AND ` + mayGo + `
 	ORDER BY delete_at, id LIMIT $3`)
 
 // ListExpired implements journal.Retention.
@@ -52,7 +52,7 @@ func (s *Store) BlobHashes(ctx context.Context, saga uuid.UUID) ([][sha256.Size]
 // copiedRows locks those of the sagas that have ended and whose journals are as long as their
 // copies.
 const copiedRows = `SELECT id FROM sagas JOIN unnest($1::uuid[], $2::bigint[]) AS c (saga, last) ON id = c.saga
-	WHERE seq = c.last AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE FOR UPDATE OF sagas SKIP LOCKED`
+	WHERE seq = c.last AND ` + mayGo + ` FOR UPDATE OF sagas SKIP LOCKED`
 
 // DeleteCopied implements journal.Retention. It counts the blobs after it has locked the rows: an
 // erasure, which locks them too, is then either visible, or comes later and finds no saga.

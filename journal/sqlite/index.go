@@ -132,6 +132,13 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 // needs no lock.
 const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
 
+// originalExists says whether a saga goes on from a step of one that exists. Then it must stay: see
+// journal.Index.DeleteExpired.
+const originalExists = `(SELECT true FROM sagas o WHERE o.id = sagas.retry_of AND sagas.start_key GLOB '` + journal.RetryKeyPrefix + `*')`
+
+// mayGo is the condition for the deletion of a saga whose retention has ended.
+const mayGo = `ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE AND ` + originalExists + ` IS NOT TRUE`
+
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	err := s.w.do(ctx, func(t *tx) error {
@@ -155,7 +162,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	return nil
 }
 
-const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE ORDER BY delete_at LIMIT +?`
+const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ` + mayGo + ` ORDER BY delete_at LIMIT +?`
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-const listExpired = head + `delete_at >= ? AND (delete_at, id) > (?, ?) AND delete_at <= ? AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE
+const listExpired = head + `delete_at >= ? AND (delete_at, id) > (?, ?) AND delete_at <= ? AND ` + mayGo + `
 	ORDER BY delete_at, id LIMIT +?`
 
 // ListExpired implements journal.Retention.
@@ -57,7 +57,7 @@ func (s *Store) BlobHashes(ctx context.Context, saga uuid.UUID) (out [][sha256.S
 }
 
 // asCopied reports whether a saga is what was copied of it, and may be deleted.
-const asCopied = `SELECT ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE AND seq = ? AND (SELECT count(*) FROM blobs b WHERE b.saga_id = sagas.id) = ? FROM sagas WHERE id = ?`
+const asCopied = `SELECT ` + mayGo + ` AND seq = ? AND (SELECT count(*) FROM blobs b WHERE b.saga_id = sagas.id) = ? FROM sagas WHERE id = ?`
 
 // DeleteCopied implements journal.Retention.
 func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) ([]uuid.UUID, error) {

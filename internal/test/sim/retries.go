@@ -59,5 +59,7 @@ func (s *sim) retryFrom(h journal.Head) {
 		panic(wrong)
 	}
 	start := journal.Start{Hash: data.RetryFrom, RetryOf: h.ID}
-	s.follow(s.aside, journal.RetryKey(h.ID), func(time.Time) (*follower, bool) { return &follower{def, start, data}, true })
+	brief := *def
+	brief.Retention = retention // the original stays for longer
+	s.follow(s.aside, journal.RetryKey(h.ID), func(time.Time) (*follower, bool) { return &follower{&brief, start, data}, true })
 }
