@@ -8,8 +8,10 @@ import (
 	"recourse/saga/machine"
 )
 
-// expireBatch is how many sagas at most are deleted in one transaction.
-const expireBatch = 500
+const (
+	expireBatch = 500              // sagas that a node asks the store to delete at once
+	expireTime  = 10 * time.Minute // time for that: a single saga may have very much content
+)
 
 // undoDelay is how long a start that was begun in time may be on its way to the store: longer than
 // a node's lease lasts, without which nothing is committed.
@@ -52,13 +54,14 @@ func (e *Engine) expire(quit <-chan struct{}) {
 // next batch, which is smaller after a failure: very long journals take very long to delete.
 func (e *Engine) deleteExpired(batch int) int {
 	for !e.stopping.Load() {
-		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(e.storeCtx, expireTime)
 		archived, err := e.cfg.Archived(ctx)
 		n := 0
 		if !archived && err == nil {
 			n, err = e.cfg.Store.DeleteExpired(ctx, batch)
 		}
 		cancel()
+		e.stats.expired.Add(int64(n))
 		if err != nil {
 			if e.storeCtx.Err() == nil {
 				e.expiries.observe(err)
@@ -66,7 +69,6 @@ func (e *Engine) deleteExpired(batch int) int {
 			return max(batch/8, 1)
 		}
 		e.expiries.observe(nil)
-		e.stats.expired.Add(int64(n))
 		if n < batch {
 			break
 		}

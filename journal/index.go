@@ -33,7 +33,8 @@ type Index interface {
 	// DeleteExpired removes, as Delete does, up to limit ended sagas whose DeleteAt has passed by
 	// the store's clock, and returns how many. It skips sagas whose parent has not ended, and a
 	// saga that goes on from a step of one that exists: without it, that one could be retried from
-	// a step a second time. Errors: ErrUnknown.
+	// a step a second time. It uses several transactions if one would take long. If one fails, it
+	// returns its error, and how many the transactions before it have removed. Errors: ErrUnknown.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
 	// Stats counts sagas and inbox entries. If counting takes long, a store may return earlier
 	// counts: see Stats.CountedAt.

@@ -22,11 +22,12 @@ type Retention interface {
 	// the saga does not exist.
 	BlobHashes(ctx context.Context, saga uuid.UUID) ([][sha256.Size]byte, error)
 	// DeleteCopied removes those of the sagas that are still what the caller has copied, as
-	// Index.Delete does, in one transaction, and returns their ids, in the order of sagas. It
-	// leaves, without an error, a saga that does not exist or that DeleteExpired would skip; one
-	// whose Seq is another; one that has another number of blobs, because its content was
-	// erased after it had been copied; and one that another transaction uses at the moment. Errors:
-	// ErrUnknown. Then the call may be repeated, and returns fewer ids.
+	// Index.Delete does, and returns their ids, in the order of sagas. Like DeleteExpired it may
+	// use several transactions, and return ids together with an error. It leaves, without an error,
+	// a saga that does not exist or that DeleteExpired would skip; one whose Seq is another; one
+	// that has another number of blobs, because its content was erased after it had been copied;
+	// and one that another transaction uses at the moment. Errors: ErrUnknown. Then the call may be
+	// repeated, and returns fewer ids.
 	DeleteCopied(ctx context.Context, sagas []Copied) ([]uuid.UUID, error)
 	// Reclaim frees the space of sagas that DeleteCopied or Index.DeleteExpired has removed, if the
 	// store has left that for later, and prepares space for the sagas of the coming days. Each node

@@ -165,7 +165,7 @@ func (a *Archiver) count(p *part) {
 }
 
 const (
-	deletePage  = 500 // sagas that are deleted in one transaction
+	deletePage  = 500 // sagas that the store is asked to delete at once
 	deleteTries = 3   // if it is not known whether they were deleted
 )
 
@@ -178,15 +178,17 @@ func (a *Archiver) delete(ctx context.Context, entries []Entry) (all []uuid.UUID
 		}
 		deleted, err := a.cfg.Store.DeleteCopied(ctx, copied)
 		for try := 1; errors.Is(err, journal.ErrUnknown) && try < deleteTries; try++ {
-			deleted, err = a.cfg.Store.DeleteCopied(ctx, copied)
-		}
-		if err != nil {
-			return all, err
+			var more []uuid.UUID
+			more, err = a.cfg.Store.DeleteCopied(ctx, copied)
+			deleted = append(deleted, more...)
 		}
 		all = append(all, deleted...)
 		a.mu.Lock()
 		a.stats.Sagas += int64(len(deleted))
 		a.mu.Unlock()
+		if err != nil {
+			return all, err
+		}
 		if err := failpoint.Err("archive.deleted", nil); err != nil {
 			return all, err
 		}

@@ -173,28 +173,52 @@ var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ` + mayGo +
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
-	err = s.rest.tx(ctx, func(t session) error {
-		rows, err := t.Query(ctx, expired, max(limit, 0))
-		if err != nil {
-			return err
+	for more := true; more && err == nil; {
+		removed := 0
+		err = s.rest.tx(ctx, func(t session) error {
+			removed, more = 0, false
+			rows, err := t.Query(ctx, expired, max(limit-n, 0))
+			if err != nil {
+				return err
+			}
+			sagas, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+			if err != nil || len(sagas) == 0 {
+				return err
+			}
+			blobs, err := countBlobs(ctx, t, sagas)
+			if err != nil {
+				return err
+			}
+			for bytes := int64(0); removed < len(sagas) && (removed == 0 || bytes < s.removeBytes); removed++ {
+				bytes += blobs[sagas[removed].Bytes].bytes
+			}
+			more = removed < len(sagas)
+			now, later := s.bySpan(sagas[:removed])
+			return remove(ctx, t, now, later)
+		})
+		if err == nil {
+			n += removed
 		}
-		sagas, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
-		if n = len(sagas); err != nil || n == 0 {
-			return err
-		}
-		now, later := s.bySpan(sagas)
-		return remove(ctx, t, now, later)
-	})
+	}
 	if err != nil {
-		return 0, fmt.Errorf("delete expired: %w", err)
+		return n, fmt.Errorf("delete expired: %w", err)
 	}
 	return n, nil
 }
+
+const (
+	// removeBytes is how many bytes of blobs a transaction removes, after which it removes no
+	// further saga. That takes a second or two.
+	removeBytes = 256 << 20
+	// removeTimeout is for a single saga that has much more.
+	removeTimeout = `SET LOCAL statement_timeout = '10min'`
+)
 
 // remove deletes sagas, whose rows are locked, and everything that belongs to them, except their
 // events. The journals of later wait for Reclaim, by the spans that have them.
 func remove(ctx context.Context, t session, now []pgtype.UUID, later map[*span][]pgtype.UUID) error {
 	b := &pgx.Batch{}
+	b.Queue(removeTimeout)
 	if len(now) > 0 {
 		b.Queue(planEach)
 		b.Queue(`DELETE FROM journal WHERE saga_id = ANY($1)`, now)

@@ -57,40 +57,57 @@ const copiedRows = `SELECT id FROM sagas JOIN unnest($1::uuid[], $2::bigint[]) A
 // DeleteCopied implements journal.Retention. It counts the blobs after it has locked the rows: an
 // erasure, which locks them too, is then either visible, or comes later and finds no saga.
 func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) (deleted []uuid.UUID, err error) {
+	for len(sagas) > 0 && err == nil {
+		var removed []uuid.UUID
+		var left []journal.Copied
+		err = s.rest.tx(ctx, func(t session) (err error) {
+			removed, left, err = s.removeCopied(ctx, t, sagas)
+			return err
+		})
+		if err == nil {
+			sagas, deleted = left, append(deleted, removed...)
+		}
+	}
+	if err != nil {
+		return deleted, fmt.Errorf("delete copied: %w", err)
+	}
+	return deleted, nil
+}
+
+// removeCopied removes the first of the sagas, and returns those that it has not looked at.
+func (s *Store) removeCopied(ctx context.Context, t session, sagas []journal.Copied) (removed []uuid.UUID, left []journal.Copied, err error) {
 	list, seqs := make([]pgtype.UUID, len(sagas)), make([]int64, len(sagas))
 	for i, c := range sagas {
 		list[i], seqs[i] = id(c.Saga), c.Seq
 	}
-	err = s.rest.tx(ctx, func(t session) error {
-		deleted = nil
-		rows, err := t.Query(ctx, copiedRows, list, seqs)
-		if err != nil {
-			return err
-		}
-		locked, err := idSet(rows)
-		if err != nil || len(locked) == 0 {
-			return err
-		}
-		blobs, err := countBlobs(ctx, t, list)
-		if err != nil {
-			return err
-		}
-		var gone []pgtype.UUID
-		for _, c := range sagas {
-			if locked[c.Saga] && blobs[c.Saga] == c.Blobs {
-				gone, deleted = append(gone, id(c.Saga)), append(deleted, c.Saga)
-			}
-		}
-		if len(gone) == 0 {
-			return nil
-		}
-		now, later := s.bySpan(gone)
-		return remove(ctx, t, now, later)
-	})
+	rows, err := t.Query(ctx, copiedRows, list, seqs)
 	if err != nil {
-		return nil, fmt.Errorf("delete copied: %w", err)
+		return nil, nil, err
 	}
-	return deleted, nil
+	locked, err := idSet(rows)
+	if err != nil || len(locked) == 0 {
+		return nil, nil, err
+	}
+	blobs, err := countBlobs(ctx, t, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	var gone []pgtype.UUID
+	bytes := int64(0)
+	for i, c := range sagas {
+		if bytes >= s.removeBytes {
+			left = sagas[i:]
+			break
+		}
+		if has := blobs[c.Saga]; locked[c.Saga] && has.n == c.Blobs {
+			gone, removed, bytes = append(gone, id(c.Saga)), append(removed, c.Saga), bytes+has.bytes
+		}
+	}
+	if len(gone) == 0 {
+		return nil, nil, nil
+	}
+	now, later := s.bySpan(gone)
+	return removed, left, remove(ctx, t, now, later)
 }
 
 func idSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
@@ -100,15 +117,21 @@ func idSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 	return set, err
 }
 
-// countBlobs counts the blobs of those of the sagas that have any.
-func countBlobs(ctx context.Context, t session, sagas []pgtype.UUID) (map[uuid.UUID]int, error) {
-	rows, err := t.Query(ctx, `SELECT saga_id, count(*) FROM blobs WHERE saga_id = ANY($1) GROUP BY saga_id`, sagas)
+// blobCount is how many blobs a saga has, and how many bytes they have.
+type blobCount struct {
+	n     int
+	bytes int64
+}
+
+// countBlobs counts the blobs of those of the sagas that have any. It does not read them.
+func countBlobs(ctx context.Context, t session, sagas []pgtype.UUID) (map[uuid.UUID]blobCount, error) {
+	rows, err := t.Query(ctx, `SELECT saga_id, count(*), sum(octet_length(data)) FROM blobs WHERE saga_id = ANY($1) GROUP BY saga_id`, sagas)
 	if err != nil {
 		return nil, err
 	}
-	counts := make(map[uuid.UUID]int)
+	counts := make(map[uuid.UUID]blobCount)
 	var u pgtype.UUID
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&u, &n}, func() error { counts[u.Bytes] = n; return nil })
+	var c blobCount
+	_, err = pgx.ForEachRow(rows, []any{&u, &c.n, &c.bytes}, func() error { counts[u.Bytes] = c; return nil })
 	return counts, err
 }

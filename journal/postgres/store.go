@@ -57,6 +57,8 @@ type Store struct {
 	stop    context.CancelFunc // stops the listener and the lookout
 	work    sync.WaitGroup     // the goroutines that stop stops
 
+	removeBytes int64
+
 	spans  atomic.Pointer[spans]  // the partitions of the journal; nil: not known
 	drops  sync.Map               // name of a partition → when to try again to drop it
 	claims sync.Mutex             // one Claim at a time
@@ -133,7 +135,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pools[0], w: pools[1], rest: pools[1].leavingSome(), lease: pools[2], preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
+	s := &Store{pool: pools[0], w: pools[1], rest: pools[1].leavingSome(), lease: pools[2], preset: ours, removeBytes: removeBytes, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
 	if err := s.prepare(ctx, dsn, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())

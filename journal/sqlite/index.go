@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -165,26 +166,48 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ` + mayGo + ` ORDER BY delete_at LIMIT +?`
 
 // DeleteExpired implements journal.Index.
-func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
-	var ids []uuid.UUID
-	err := s.w.do(ctx, func(t *tx) error {
-		err := t.query(expired, []any{s.clock(), max(limit, 0)}, func(scan func(...any) error) error {
-			var saga uuid.UUID
-			err := scan(idInto{&saga})
-			ids = append(ids, saga)
+func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
+	for more := true; more && err == nil; {
+		removed := 0
+		err = s.removing(ctx, func(t *tx, full func() bool) error {
+			var ids []uuid.UUID
+			err := t.query(expired, []any{s.clock(), max(limit-n, 0)}, func(scan func(...any) error) error {
+				var saga uuid.UUID
+				err := scan(idInto{&saga})
+				ids = append(ids, saga)
+				return err
+			})
+			for err == nil && removed < len(ids) {
+				err = t.remove(ids[removed])
+				if removed++; full() {
+					break
+				}
+			}
+			more = removed < len(ids)
 			return err
 		})
-		for _, saga := range ids {
-			if err == nil {
-				err = t.remove(saga)
-			}
+		if err == nil {
+			n += removed
 		}
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("delete expired: %w", err)
 	}
-	return len(ids), nil
+	if err != nil {
+		return n, fmt.Errorf("delete expired: %w", err)
+	}
+	return n, nil
+}
+
+// removeFor is how long a transaction removes sagas, before the others have their turns.
+const removeFor = 100 * time.Millisecond
+
+// removing runs a transaction that removes sagas, one after another until full returns true. It is
+// not rolled back if ctx ends meanwhile: otherwise a saga that takes longer to remove than callers
+// wait would never be removed.
+func (s *Store) removing(ctx context.Context, f func(t *tx, full func() bool) error) error {
+	return s.w.do(ctx, func(t *tx) error {
+		t.keep = true
+		began := time.Now()
+		return f(t, func() bool { return time.Since(began) >= s.removeFor })
+	})
 }
 
 // remove deletes a saga and everything that belongs to it, except its events.

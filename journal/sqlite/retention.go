@@ -60,26 +60,35 @@ func (s *Store) BlobHashes(ctx context.Context, saga uuid.UUID) (out [][sha256.S
 const asCopied = `SELECT ` + mayGo + ` AND seq = ? AND (SELECT count(*) FROM blobs b WHERE b.saga_id = sagas.id) = ? FROM sagas WHERE id = ?`
 
 // DeleteCopied implements journal.Retention.
-func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) ([]uuid.UUID, error) {
-	var deleted []uuid.UUID
-	err := s.w.do(ctx, func(t *tx) error {
-		for _, c := range sagas {
-			var same bool
-			if err := t.row(asCopied, []any{c.Seq, c.Blobs, c.Saga.Bytes()}, &same); err != nil && !errors.Is(err, sql.ErrNoRows) {
-				return err
+func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) (deleted []uuid.UUID, err error) {
+	for len(sagas) > 0 && err == nil {
+		var left []journal.Copied
+		var removed []uuid.UUID
+		err = s.removing(ctx, func(t *tx, full func() bool) error {
+			for i, c := range sagas {
+				var same bool
+				if err := t.row(asCopied, []any{c.Seq, c.Blobs, c.Saga.Bytes()}, &same); err != nil && !errors.Is(err, sql.ErrNoRows) {
+					return err
+				}
+				if !same {
+					continue
+				}
+				if err := t.remove(c.Saga); err != nil {
+					return err
+				}
+				if removed = append(removed, c.Saga); full() {
+					left = sagas[i+1:]
+					break
+				}
 			}
-			if !same {
-				continue
-			}
-			if err := t.remove(c.Saga); err != nil {
-				return err
-			}
-			deleted = append(deleted, c.Saga)
+			return nil
+		})
+		if err == nil {
+			sagas, deleted = left, append(deleted, removed...)
 		}
-		return nil
-	})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("delete copied: %w", err)
+		return deleted, fmt.Errorf("delete copied: %w", err)
 	}
 	return deleted, nil
 }

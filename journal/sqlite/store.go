@@ -43,6 +43,7 @@ type Store struct {
 	hints   chan struct{}
 
 	pingEvery time.Duration
+	removeFor time.Duration
 	pinged    atomic.Pointer[time.Time] // when a ping last committed
 
 	mu   sync.Mutex
@@ -93,7 +94,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	r.SetMaxOpenConns(o.Readers)
 	r.SetMaxIdleConns(o.Readers)
-	s := &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1), pingEvery: pingEvery}
+	s := &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1), pingEvery: pingEvery, removeFor: removeFor}
 	s.counted = recount.New(s.count)
 	return s, nil
 }

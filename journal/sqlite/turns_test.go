@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"recourse/journal"
 )
 
 func TestTurns(t *testing.T) {
@@ -137,4 +139,66 @@ func turnOf(t *testing.T, s *Store) *sql.Conn {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// Others have their turns between two of many sagas whose removal takes long, and what was removed
+// before the caller gave up stays removed.
+func TestRemovalsTakeTurns(t *testing.T) {
+	for name, remove := range map[string]func(context.Context, *Store, []journal.Copied) (int, error){
+		"expired": func(ctx context.Context, s *Store, _ []journal.Copied) (int, error) { return s.DeleteExpired(ctx, 10) },
+		"copied": func(ctx context.Context, s *Store, sagas []journal.Copied) (int, error) {
+			deleted, err := s.DeleteCopied(ctx, sagas)
+			return len(deleted), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t)
+			s.removeFor = 0 // each takes long
+			var sagas []journal.Copied
+			for _, id := range started(t, s, 3, 1) {
+				sagas = append(sagas, journal.Copied{Saga: id, Seq: 1})
+			}
+			err := s.w.do(t.Context(), func(t *tx) error {
+				_, err := t.exec(`UPDATE sagas SET owner = NULL, ended_at = 1, delete_at = 1, seq = 1`)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, giveUp := context.WithCancel(t.Context())
+			conn, removed := turnOf(t, s), 0
+			var all sync.WaitGroup
+			all.Go(func() { removed, err = remove(ctx, s, sagas) })
+			other := make(chan *sql.Conn, 1)
+			for waiting := 0; waiting < 2; runtime.Gosched() {
+				s.w.turns.mu.Lock()
+				if waiting = len(s.w.turns.others); waiting == 1 {
+					s.w.turns.others = append(s.w.turns.others, other)
+				}
+				s.w.turns.mu.Unlock()
+			}
+			s.w.turns.give(conn)
+			conn = <-other
+			list, lerr := s.Sagas(t.Context(), journal.Filter{Limit: 10})
+			giveUp()
+			s.w.turns.give(conn)
+			all.Wait()
+			if len(list.Heads) != 2 || lerr != nil || removed != 1 || !errors.Is(err, context.Canceled) {
+				t.Errorf("at the other's turn %d sagas were left, %v; %d were removed, %v", len(list.Heads), lerr, removed, err)
+			}
+		})
+	}
+}
+
+// A removal that takes longer than its caller waits is not in vain.
+func TestRemovalIsKept(t *testing.T) {
+	s := opened(t)
+	id := started(t, s, 1, 1)[0]
+	ctx, giveUp := context.WithCancel(t.Context())
+	if err := s.removing(ctx, func(t *tx, _ func() bool) error { giveUp(); return t.remove(id) }); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Saga(t.Context(), id); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("it was rolled back: %v", err)
+	}
 }

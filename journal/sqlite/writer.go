@@ -79,7 +79,7 @@ func (w *writer) transact(ctx context.Context, urgent bool, f func(*tx) error) e
 		return errors.Join(err, t.end(`ROLLBACK`))
 	}
 	err = f(t)
-	if err == nil {
+	if err == nil && !t.keep {
 		err = ctx.Err()
 	}
 	if err == nil {
@@ -117,6 +117,7 @@ type tx struct {
 	stmts        map[string]*sql.Stmt
 	dictionaries *packed.Dictionaries
 	found        map[version]bool // versions that newest has accepted
+	keep         bool             // commit even if the caller has given up since the transaction began
 }
 
 // end ends the transaction. If SQLite has rolled back by itself, a ROLLBACK is no error.
