@@ -41,7 +41,13 @@ func (c *Cluster) WaitFor(ctx context.Context, names string) error {
 		}
 		for {
 			var now string
-			if err := conn.QueryRow(ctx, `SHOW synchronous_standby_names`).Scan(&now); err != nil || now == names {
+			if err := conn.QueryRow(ctx, `SHOW synchronous_standby_names`).Scan(&now); err != nil {
+				return err
+			}
+			if now == names {
+				// The checkpointer decides for all sessions whether commits wait. It reads the
+				// settings again before it carries out a checkpoint.
+				_, err := conn.Exec(ctx, `CHECKPOINT`)
 				return err
 			}
 			select {
