@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -138,9 +137,6 @@ func traceparent(c echo.Context) string {
 	return list[0]
 }
 
-// maxUnique is the maximum size of a saga's unique value in bytes, because stores index it.
-const maxUnique = 1024
-
 // beginning holds the parameters of a start.
 type beginning struct {
 	key, hash string
@@ -193,10 +189,6 @@ func (s *server) validStart(b beginning) (journal.Start, saga.StartedData, error
 		budget.Currency, b.options.Budget = b.def.Currency, &budget
 	}
 	data, unique, findings := machine.Begin(b.def, b.options)
-	if len(unique) > maxUnique {
-		findings = append(findings, saga.Finding{Pointer: "/input", Code: "unique_too_long",
-			Detail: fmt.Sprintf("`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)})
-	}
 	for _, f := range s.cfg.Catalog.MissingSecrets(b.def) {
 		findings = append(findings, saga.Finding{Code: saga.CodeSecretMissing, Detail: f.Detail})
 	}

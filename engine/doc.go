@@ -52,8 +52,8 @@ the store. They arrive as Received, or with Loaded. The append that applies a me
 When a saga ends, its last append releases its row. The lane emits Advanced with Final set, and then
 Dropped.
 
-If a saga cannot be read, or its logic panics, the lane gives it up: it releases the row without
-writing a record, so that another node, or a later version of the program, can continue the saga. The
+If a saga cannot be read, its logic panics, or the store does not take its append for minutes in
+which it takes others, the lane gives the saga up: it releases the row without writing a record, so that another node, or a later version of the program, can continue the saga. The
 other sagas of the lane are not affected.
 
 # Duties of a driver
@@ -67,8 +67,10 @@ store's clock, and never later, so no timer fires early.
 Commit: the driver appends the batch as node Commit.Node, after Commit.After has passed, and returns
 exactly one Committed with the same number. If it cannot know whether the batch was written, the error
 wraps [journal.ErrUnknown], and the lane emits the same appends again, because appending is
-idempotent. If the error wraps context.DeadlineExceeded, the lane makes the batch smaller. After
-[journal.ErrFenced] the lane drops its sagas and emits Fenced. The driver then registers a new node.
+idempotent. After [journal.ErrFenced] the lane drops its sagas and emits Fenced. The driver then
+registers a new node. After any other error the lane makes the batch smaller, until an append fails
+by itself. It refuses a start that surely was not written. Any other append is deferred: the lane
+commits the other sagas, and tries this append again now and then (Commit.Deferred).
 
 Perform: the driver sends the request at most once, and returns one Answered, whatever happened.
 Immediately before it sends, the node's lease must be valid, its id must be Perform.Node, and the

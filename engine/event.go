@@ -126,12 +126,15 @@ type Effect interface{ effect() }
 // The effects.
 type (
 	// Commit asks for the batch to be appended, and for Committed in return. There is at most one
-	// at a time. After is the delay before it: it is a repetition.
+	// at a time. After is the delay before it: an earlier one has failed. Deferred says that the
+	// batch is one append that has failed by itself before: that it fails again says nothing about
+	// the store.
 	Commit struct {
-		Number int
-		Node   string
-		Batch  []journal.Append
-		After  time.Duration
+		Number   int
+		Node     string
+		Batch    []journal.Append
+		After    time.Duration
+		Deferred bool
 	}
 	// Perform asks for a request to be sent, and for Answered in return. Its intent is committed,
 	// or machine.Dispatch.Early was set.

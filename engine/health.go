@@ -30,11 +30,14 @@ func (h *health) ailing() bool {
 // Append implements journal.Log.
 func (h *health) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	out, err := h.Store.Append(ctx, node, batch)
-	if err != nil && !errors.Is(err, journal.ErrFenced) {
+	switch {
+	case err == nil, errors.Is(err, journal.ErrFenced):
+		h.failed.Store(nil)
+	case len(batch) > 1 && !errors.Is(err, journal.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded):
+		// One append may be the cause: the lane splits the batch, which soon shows that.
+	default:
 		now := time.Now()
 		h.failed.Store(&now)
-	} else {
-		h.failed.Store(nil)
 	}
 	return out, err
 }

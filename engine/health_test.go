@@ -42,6 +42,10 @@ func TestHealth(t *testing.T) {
 			t.Errorf("after %v: ailing %v, claimed %d, %v; want ailing %v", tt.err, h.ailing(), len(claimed), err, tt.ailing)
 		}
 	}
+	_, _ = h.Append(t.Context(), "n", make([]journal.Append, 2)) // one of them may be the cause
+	if s.err = nil; h.ailing() {
+		t.Error("a batch that may be split counts")
+	}
 	h.after = 0
 	s.err = errors.New("disk full")
 	_, _ = h.Append(t.Context(), "n", nil)

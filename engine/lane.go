@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,9 +50,18 @@ type Lane struct {
 	queue    []*run // sagas with something to append, in order of arrival
 	flight   []*run // sagas whose appends are being committed
 	batch    []journal.Append
-	part     int // the commit in flight has so many of flight, from the first
-	failures int // of commits of flight in a row
+	part     int       // the commit in flight has so many of flight, from the first
+	tried    time.Time // when it was or will be tried
+	failures int       // commits that have failed since the last one that has not
+	alone    int       // appends among them that failed by themselves, for the first time
+	rest     time.Time // no commit is tried before
+	down     bool      // the store probably fails whatever it is given, so starts are refused
+	commits  int       // that have succeeded
 	draining bool
+	// deferred are the sagas whose appends failed by themselves. Each is tried again by itself when
+	// it is due. retrying says that the commit in flight, or the last one, is such a try.
+	deferred []*run
+	retrying bool
 	watched  time.Time // when the last Watch came
 	alarms   alarms
 	stalest  time.Time
@@ -75,7 +83,15 @@ func (l *Lane) Len() int { return len(l.runs) }
 func (l *Lane) Bytes() int { return l.bytes }
 
 // Alarm returns when the lane needs its next Tick; zero: no Tick is needed.
-func (l *Lane) Alarm() time.Time { return l.alarms.next() }
+func (l *Lane) Alarm() time.Time {
+	at := l.alarms.next()
+	if len(l.flight) == 0 {
+		for _, r := range l.deferred {
+			at = earlier(at, r.due)
+		}
+	}
+	return at
+}
 
 // Handle takes one event and the current time, and returns the effects of the event in the order in
 // which they must be carried out.
@@ -129,7 +145,7 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 func (l *Lane) emit(e Effect) { l.out = append(l.out, e) }
 
 func (l *Lane) start(ev StartSaga) {
-	if l.draining || l.failures > 0 || l.node == "" {
+	if l.draining || l.down || l.node == "" {
 		l.emit(Replied{Reply: ev.Reply, Err: saga.ErrUnavailable})
 		return
 	}
@@ -617,9 +633,13 @@ func (l *Lane) enqueue(r *run) {
 	l.queue = append(l.queue, r)
 }
 
-// flush commits the queue, unless a commit is in flight.
+// flush commits the queue, or a deferred append, unless a commit is in flight.
 func (l *Lane) flush() {
-	if len(l.flight) > 0 || len(l.queue) == 0 || l.node == "" {
+	if len(l.flight) > 0 || l.node == "" {
+		return
+	}
+	l.down = l.down && len(l.queue) > 0
+	if l.retryDeferred() || len(l.queue) == 0 {
 		return
 	}
 	n := l.fitting()
@@ -634,7 +654,7 @@ func (l *Lane) flush() {
 		l.batch[i] = r.sent
 	}
 	l.part = n
-	l.try(0)
+	l.try()
 }
 
 // fitting returns how many appends of the queue go into one commit: as many as MaxBatch and
@@ -651,9 +671,11 @@ func (l *Lane) fitting() int {
 }
 
 // try commits the first part of flight.
-func (l *Lane) try(after time.Duration) {
+func (l *Lane) try() {
 	l.number++
-	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch[:l.part], After: after})
+	after := max(l.rest.Sub(l.now), 0)
+	l.tried = l.now.Add(after)
+	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch[:l.part], After: after, Deferred: l.retrying})
 }
 
 func (l *Lane) committed(ev Committed) {
@@ -669,18 +691,19 @@ func (l *Lane) committed(ev Committed) {
 	done := l.flight[:l.part]
 	l.flight, l.batch = l.flight[l.part:], l.batch[l.part:]
 	if len(l.flight) == 0 {
-		l.flight, l.batch, l.failures = nil, nil, 0
+		l.flight, l.batch = nil, nil
 	}
+	l.failures, l.alone, l.down, l.rest, l.commits = 0, 0, false, time.Time{}, l.commits+1
 	for i, r := range done {
-		r.flying = false
+		r.flying, r.ambiguous, r.tries = false, false, 0
 		if l.runs[r.id] != r {
 			continue // dropped in the meantime
 		}
 		l.durable(r, ev.Results[i])
 	}
-	if len(l.flight) > 0 { // keep failures: an earlier try of the whole batch may have written the rest
+	if len(l.flight) > 0 {
 		l.part = min(2*l.part, len(l.flight))
-		l.try(0)
+		l.try()
 	}
 }
 
@@ -754,43 +777,6 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	}
 }
 
-// maxPause is the longest delay before a commit is repeated.
-const maxPause = time.Second
-
-// repeat tries the commit again. Appending is idempotent, so this is safe even if the first try was
-// written. If it surely was not, starts are refused instead. A batch that timed out is split,
-// because it might never succeed as a whole; each append is repeated unchanged.
-func (l *Lane) repeat(err error) {
-	l.failures++
-	if !errors.Is(err, journal.ErrUnknown) && l.failures == 1 {
-		l.turnAway()
-	}
-	if len(l.flight) == 0 {
-		l.failures = 0
-		return
-	}
-	l.part = min(l.part, len(l.flight))
-	if errors.Is(err, context.DeadlineExceeded) {
-		l.part = (l.part + 1) / 2
-	}
-	l.try(min(10*time.Millisecond<<min(l.failures, 10), maxPause))
-}
-
-// turnAway refuses the starts in flight, which surely were not written.
-func (l *Lane) turnAway() {
-	keep, batch := l.flight[:0], l.batch[:0]
-	for i, r := range l.flight {
-		if r.sent.Start != nil && r.reply != nil {
-			l.emit(Replied{Reply: r.reply, Err: saga.ErrUnavailable})
-			r.reply = nil
-			l.drop(r, saga.ErrUnavailable)
-			continue
-		}
-		keep, batch = append(keep, r), append(batch, l.batch[i])
-	}
-	l.flight, l.batch = keep, batch
-}
-
 // forget drops all sagas: another node may own them. A start among them may be durable.
 func (l *Lane) forget() {
 	l.node = ""
@@ -800,7 +786,8 @@ func (l *Lane) forget() {
 		}
 		l.drop(r, journal.ErrFenced)
 	}
-	l.queue, l.flight, l.batch, l.failures = nil, nil, nil, 0
+	l.queue, l.flight, l.batch, l.deferred = nil, nil, nil, nil
+	l.failures, l.alone, l.down, l.rest = 0, 0, false, time.Time{}
 	l.alarms, l.unheld = nil, nil
 }
 

@@ -72,6 +72,17 @@ func (b *bench) append() engine.Committed {
 	return engine.Committed{Number: cs[0].Number, Results: res, Err: err}
 }
 
+// tick lets the time pass until the lane's next alarm.
+func (b *bench) tick() {
+	b.t.Helper()
+	at := b.lane.Alarm()
+	if at.IsZero() {
+		b.t.Fatal("the lane has no alarm")
+	}
+	b.now = at
+	b.handle(engine.Tick{})
+}
+
 func (b *bench) start() uuid.UUID {
 	b.t.Helper()
 	id := uuid.Must(uuid.NewV7())
@@ -530,6 +541,7 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	b.handle(b.append())
 	rest := take[engine.Commit](b)[0]
 	b.handle(engine.Committed{Number: rest.Number, Err: errors.New("disk full")})
+	b.tick()
 	b.handle(b.append())
 	for _, r := range take[engine.Replied](b) {
 		if r.Err != nil {

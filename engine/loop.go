@@ -119,7 +119,7 @@ func (l *laneLoop) do(eff Effect) {
 	e := l.e
 	switch eff := eff.(type) {
 	case Commit:
-		if eff.After == 0 {
+		if eff.After == 0 || l.committing.Load() == nil {
 			began := time.Now()
 			l.committing.Store(&began)
 		}
@@ -211,14 +211,22 @@ func (l *laneLoop) commits() {
 		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(l.e.storeCtx, 30*time.Second)
-		results, err := l.e.cfg.Store.Append(ctx, c.Node, c.Batch)
+		store := l.e.cfg.Store
+		if c.Deferred {
+			store = l.e.health.Store
+		}
+		results, err := store.Append(ctx, c.Node, c.Batch)
 		cancel()
 		took := time.Since(began)
 		l.e.stats.committed(len(c.Batch), took, err)
 		if err == nil {
 			l.e.cfg.Meter.Committed(len(c.Batch), took)
 		}
-		l.outage.observe(err, "appends", len(c.Batch))
+		more := []any{"appends", len(c.Batch)}
+		if len(c.Batch) == 1 {
+			more = append(more, "saga", c.Batch[0].Saga)
+		}
+		l.outage.observe(err, more...)
 		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Messages) > 0 }) {
 			l.e.wakeScanner() // a message may be for a saga of this node, or for one that no node runs
 		}

@@ -60,6 +60,7 @@ func TestMemoryOfAnswersIsFreed(t *testing.T) {
 			if early := b.freed(); len(early) > 0 {
 				b.t.Errorf("%v was freed before the outcome was durable", early)
 			}
+			b.tick()
 			b.handle(b.append())
 			return []string{"m"}
 		},

@@ -306,6 +306,7 @@ func TestNoticesFollowTheCommit(t *testing.T) {
 	if _, err := b.store.Append(t.Context(), c.Node, c.Batch); err != nil { // it was written
 		t.Fatal(err)
 	}
+	b.tick()
 	if got := b.commit(); len(got) != 1 {
 		t.Errorf("notifications %q, want one", types(got))
 	}

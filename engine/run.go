@@ -30,9 +30,13 @@ type run struct {
 	committing []any          // like memory, for sent
 
 	queued, flying bool
-	more           bool // it can continue as soon as sent is durable
-	rewrite        bool // its row is out of date
-	yielded        bool // it could send, but the lane drains or has no memory
+	ambiguous      bool      // a try of sent had an unknown result
+	tries          int       // of sent that failed by themselves
+	commits        int       // Lane.commits at the last of them
+	due            time.Time // when sent is tried again, if it is deferred
+	more           bool      // it can continue as soon as sent is durable
+	rewrite        bool      // its row is out of date
+	yielded        bool      // it could send, but the lane drains or has no memory
 	broken         error
 	again          *journal.Claimed   // set if the saga was claimed again while its release was in flight
 	size           int                // bytes of data of its records

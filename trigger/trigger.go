@@ -159,9 +159,6 @@ func eventKey(definition, trigger string, e *saga.Event) string {
 	return "event:" + definition + ":" + trigger + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
 
-// maxUnique limits a saga's unique value, as for other starts.
-const maxUnique = 1024
-
 // start starts the saga of a trigger, or finds the saga that was started under the same key. If it
 // returns no id and no findings, the trigger's `if` is false.
 func (s *Starter) start(ctx context.Context, t catalog.Triggered, by *saga.Trigger, e *saga.Event, key, actor string) (uuid.UUID, []saga.Finding, error) {
@@ -200,9 +197,6 @@ func (s *Starter) begin(ctx context.Context, t catalog.Triggered, by *saga.Trigg
 	data, unique, findings := machine.Begin(def, machine.StartOptions{Version: t.Version, Input: input, Vars: s.cfg.Vars, Actor: actor, Traceparent: e.Traceparent})
 	if len(findings) > 0 {
 		return uuid.Nil, findings, nil
-	}
-	if len(unique) > maxUnique {
-		return fails("unique_too_long", "`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)
 	}
 	begun, err := s.cfg.Engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: t.Version, Newest: true, SHA256: def.SHA256, Key: key, Hash: key, Unique: unique}, data, false)
 	switch {

@@ -39,7 +39,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		err = s.write(ctx, node, todo, out)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("append: %w", err)
+		return nil, fmt.Errorf("append: %w", slow(ctx, err))
 	}
 	due, wakes := false, false
 	for i := range batch {
@@ -52,6 +52,15 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		s.hint()
 	}
 	return out, nil
+}
+
+// slow adds context.DeadlineExceeded to an error by which the server has ended a statement or a
+// transaction, usually because of a time limit of its own: a smaller batch may be written in time.
+func slow(ctx context.Context, err error) error {
+	if c := code(err); ctx.Err() == nil && (c == codeQueryCanceled || c == codeTransactionTimeout) {
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
 }
 
 func (s *Store) write(ctx context.Context, node string, todo []part, out []journal.Result) error {

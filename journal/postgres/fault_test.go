@@ -116,6 +116,27 @@ func TestEndsWaitForAppends(t *testing.T) {
 	}
 }
 
+// An append that the server ends by its own time limit counts as one that was too slow, so that the
+// node makes its batches smaller.
+func TestAppendExceedsStatementTimeout(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn+"&statement_timeout=200ms", postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	_, err := s.Register(ctx, "n", time.Hour)
+	must(t, err)
+	tx, err := connect(t, dsn).Begin(ctx)
+	must(t, err)
+	_, err = tx.Exec(ctx, `SELECT pg_advisory_xact_lock(node_lock('n'))`)
+	must(t, err)
+	if _, err = s.Append(ctx, "n", []journal.Append{begin()}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, journal.ErrUnknown) {
+		t.Errorf("err = %v, want a deadline that was exceeded before anything was written", err)
+	}
+	must(t, tx.Rollback(ctx))
+	_, err = s.Append(ctx, "n", []journal.Append{begin()})
+	must(t, err)
+}
+
 // untilLocked waits until a statement in this database waits for an advisory lock.
 func untilLocked(t *testing.T, watch *pgx.Conn, what string) {
 	t.Helper()

@@ -20,6 +20,7 @@ const (
 	codeDivisionByZero       = "22012"
 	codeBadSquareRoot        = "2201F"
 	codeUniqueViolation      = "23505"
+	codeTransactionTimeout   = "25P04"
 	codeSerializationFailure = "40001"
 	codeCompletionUnknown    = "40003"
 	codeDeadlock             = "40P01"

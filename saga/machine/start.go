@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"time"
 
@@ -37,11 +38,18 @@ func Begin(def *saga.Definition, o StartOptions) (saga.StartedData, string, []sa
 		return d, "", wrong
 	}
 	unique, f := uniqueValue(def, d)
+	if f == nil && len(unique) > maxUnique {
+		f = &saga.Finding{Pointer: "/input", Code: "unique_too_long",
+			Detail: fmt.Sprintf("`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)}
+	}
 	if f != nil {
 		return d, "", []saga.Finding{*f}
 	}
 	return d, unique, nil
 }
+
+// maxUnique is the maximum size of a saga's unique value in bytes, because stores index it.
+const maxUnique = 1024
 
 // begun returns the data of a start whose input is valid.
 func begun(def *saga.Definition, o StartOptions, input json.RawMessage) (saga.StartedData, []saga.Finding) {

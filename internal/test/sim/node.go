@@ -28,6 +28,7 @@ type node struct {
 	alive  bool
 	frozen time.Time // nothing happens on the node until then
 	lanes  []*engine.Lane
+	blocks []blockage // by lane
 	lease  engine.Lease
 	noted  bool              // its id is recorded outside the process, so the next process knows that it has ended
 	former string            // the node that its next registration replaces; "": unknown
@@ -76,6 +77,7 @@ func (n *node) now(epoch int, do func()) {
 func (n *node) boot() {
 	n.alive, n.leaves, n.listed = true, false, false
 	n.epoch++
+	n.blocks = make([]blockage, lanes)
 	n.lanes, n.lease, n.taken, n.loads, n.memory = nil, engine.Lease{}, nil, make(map[uuid.UUID]int), answerMemory{epoch: n.epoch}
 	if !n.noted {
 		n.former = ""
@@ -166,6 +168,7 @@ func (n *node) renew() {
 func (n *node) reregister() {
 	n.lease.End()
 	n.taken = nil
+	n.blocks = make([]blockage, lanes)
 	n.toAll(engine.LeaseLost{})
 	n.register()
 }
@@ -259,6 +262,7 @@ func (n *node) do(i int, eff engine.Effect) {
 			n.later(0, func() { c.replied(eff.Err) })
 		}
 	case engine.Dropped:
+		delete(n.blocks[i].others, eff.ID)
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
@@ -304,6 +308,7 @@ func expected(err error) bool {
 var (
 	errDisk = errors.New("simulated: disk full")
 	errRead = errors.New("simulated: the journal cannot be read")
+	errRow  = errors.New("simulated: a row is too large")
 )
 
 // commit appends a batch. A fault may prevent that, or lose the result.
@@ -311,6 +316,9 @@ func (n *node) commit(i int, c engine.Commit) {
 	apply := func() ([]journal.Result, error) {
 		if n.o.DropRecords && n.s.random(20) {
 			return make([]journal.Result, len(c.Batch)), nil
+		}
+		if len(n.s.refuses(c.Batch)) > 0 {
+			return nil, errRow
 		}
 		n.s.early(c.Batch)
 		n.s.announced(c.Batch)
@@ -329,7 +337,12 @@ func (n *node) commit(i int, c engine.Commit) {
 		})
 	}
 	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
-	late := fmt.Errorf("%w: %w", unknown, context.DeadlineExceeded) // which makes the lane split the batch
+	late := fmt.Errorf("%w: %w", unknown, context.DeadlineExceeded)
+	for range c.Batch { // a longer batch, which is rare, is hit more often
+		if n.s.fault(AppendRefused, n.name) {
+			n.s.refuse(c.Batch)
+		}
+	}
 	switch {
 	case n.s.fault(CommitRefused, n.name):
 		answer(nil, errDisk)
@@ -343,6 +356,7 @@ func (n *node) commit(i int, c engine.Commit) {
 		answer(nil, late)
 	default:
 		results, err := apply()
+		n.blocks[i].tried(n.s, c.Batch, err)
 		if n.s.fault(CommitSlow, n.name) {
 			slow = ttl
 		}

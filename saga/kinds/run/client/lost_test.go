@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,6 +110,18 @@ func TestParentEnded(t *testing.T) {
 	}
 	if kids := r.children(id); len(kids) > 0 {
 		t.Errorf("it was started all the same: %v", kids)
+	}
+}
+
+// A start whose unique value is too long for the stores' indexes is refused for good, as the API
+// refuses it.
+func TestLongUnique(t *testing.T) {
+	r := newRig(t, "saga: only\ninput: {k: string}\nunique: ${input.k}\nsteps: [{id: a, set: 1}]\n")
+	c := &client.Caller{Engine: r.engine, Sagas: r.store, Definitions: r.catalog}
+	a := c.Call(t.Context(), saga.Request{Child: &saga.ChildRequest{Definition: "only", Input: json.RawMessage(`{"k":"` + strings.Repeat("k", 1024) + `"}`),
+		Saga: uuid.Must(uuid.NewV7()).String(), Parent: uuid.Must(uuid.NewV7()).String(), Path: "sub", Depth: 1}})
+	if a.Sent || a.Code != "invalid_start" || !a.Final || !strings.Contains(a.Detail, "1026 bytes") {
+		t.Errorf("answer %+v", a)
 	}
 }
 
