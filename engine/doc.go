@@ -61,8 +61,9 @@ other sagas of the lane are not affected.
 A driver is the code that calls Handle: Engine, or the simulator.
 
 Events: Handle is called by one goroutine at a time, and all events of a saga go to the same lane.
-The time of a call is the store's clock as [Lease.Now] computes it. It may be earlier than the
-store's clock, and never later, so no timer fires early.
+The times of a call are the store's clock as [Lease.Now] and [Lease.Latest] compute it. The first is
+never later than the store's clock, so no timer fires early; the second is never earlier, so no wait
+is too short.
 
 Commit: the driver appends the batch as node Commit.Node, after Commit.After has passed, and returns
 exactly one Committed with the same number. If it cannot know whether the batch was written, the error
@@ -112,8 +113,8 @@ This is the loop around a lane, reduced to its essentials. The file loop.go has 
 		case <-watch.C:
 			ev = engine.Watch{}
 		}
-		now := lease.Now(time.Now())
-		for _, effect := range lane.Handle(now, ev) {
+		now, latest := lease.Now(time.Now()), lease.Latest(time.Now())
+		for _, effect := range lane.Handle(now, latest, ev) {
 			switch effect := effect.(type) {
 			case engine.Commit:
 				go func() {

@@ -508,6 +508,7 @@ func (e *Engine) register(ctx context.Context) error {
 	}
 	asked := time.Now()
 	l, err := e.cfg.Store.Register(ctx, id.String(), e.cfg.Lease, dead...)
+	arrived := time.Now() // before the node's id is recorded, which may take long
 	if err != nil {
 		return err
 	}
@@ -517,7 +518,7 @@ func (e *Engine) register(ctx context.Context) error {
 			e.cfg.Log.Warn("could not record the node's id: if this process dies, its sagas are taken over only when its lease ends", "error", err)
 		}
 	}
-	e.lease.renewed(l, asked)
+	e.lease.renewed(l, asked, arrived)
 	e.timeline.Store(l.Timeline)
 	e.checkSync(ctx)
 	return nil
@@ -570,9 +571,10 @@ func (e *Engine) renew() error {
 	defer cancel()
 	asked := time.Now()
 	l, err := e.cfg.Store.Renew(ctx, e.lease.node(), e.cfg.Lease)
+	arrived := time.Now()
 	if l.Node != "" {
 		e.cfg.Meter.Renewed(e.lease.left())
-		e.lease.renewed(l, asked)
+		e.lease.renewed(l, asked, arrived)
 		e.rivals.observe(l.Rival)
 	}
 	if err != nil {

@@ -60,15 +60,15 @@ type Lane struct {
 	draining bool
 	// deferred are the sagas whose appends failed by themselves. Each is tried again by itself when
 	// it is due. retrying says that the commit in flight, or the last one, is such a try.
-	deferred []*run
-	retrying bool
-	watched  time.Time // when the last Watch came
-	alarms   alarms
-	stalest  time.Time
-	unheld   map[uuid.UUID]bool // listed by the last Owned, and not run since
-	bytes    int                // bytes of records of its sagas
-	now      time.Time
-	out      []Effect
+	deferred    []*run
+	retrying    bool
+	watched     time.Time // when the last Watch came
+	alarms      alarms
+	stalest     time.Time
+	unheld      map[uuid.UUID]bool // listed by the last Owned, and not run since
+	bytes       int                // bytes of records of its sagas
+	now, latest time.Time          // see Handle
+	out         []Effect
 }
 
 // NewLane returns an empty lane.
@@ -93,10 +93,11 @@ func (l *Lane) Alarm() time.Time {
 	return at
 }
 
-// Handle takes one event and the current time, and returns the effects of the event in the order in
-// which they must be carried out.
-func (l *Lane) Handle(now time.Time, ev Event) []Effect {
-	l.now, l.out = now, nil
+// Handle takes one event and the earliest and the latest time that the store's clock may show
+// (Lease.Now, Lease.Latest), and returns the effects of the event in the order in which they must
+// be carried out. Records have the earliest time, and waits begin at the latest.
+func (l *Lane) Handle(now, latest time.Time, ev Event) []Effect {
+	l.now, l.latest, l.out = now, latest, nil
 	switch ev := ev.(type) {
 	case StartSaga:
 		l.start(ev)
@@ -197,6 +198,7 @@ func (l *Lane) load(ev Loaded) {
 		if err != nil {
 			return err
 		}
+		m.Clock(l.latest)
 		r.m, r.shown = m, m.Status()
 		for i := range ev.Records {
 			l.grow(r, &ev.Records[i])
@@ -207,7 +209,7 @@ func (l *Lane) load(ev Loaded) {
 		}
 		l.emit(Acquired{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
 		for _, a := range m.InFlight() {
-			if err := l.recordOutcome(r, a.Path, a.Way, a.Number, saga.InterruptedAnswer(), l.now); err != nil {
+			if err := l.recordOutcome(r, a.Path, a.Way, a.Number, saga.InterruptedAnswer(), l.latest); err != nil {
 				return err
 			}
 		}
@@ -257,7 +259,7 @@ func (l *Lane) answer(ev Answered) {
 // have arrived.
 func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
 	if at.Before(l.now) {
-		at = l.now
+		at = l.latest
 	}
 	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // round up: a delay must not begin early
 	rec, err := r.m.RecordOutcome(path, way, attempt, a, at, l.cfg.Random())
@@ -845,6 +847,9 @@ func (l *Lane) isolate(r *run, f func() error) {
 			l.giveUp(r, fmt.Errorf("panic: %v", p))
 		}
 	}()
+	if r.m != nil {
+		r.m.Clock(l.latest)
+	}
 	if err := f(); err != nil {
 		l.giveUp(r, err)
 	}

@@ -36,7 +36,7 @@ steps:
 			}
 			lane := engine.NewLane(engine.LaneConfig{ParkAfter: time.Minute, MaxBatch: 256, MaxRecords: 256, Random: func() uint64 { return 0 }})
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			lane.Handle(now, engine.Leased{Node: "node-1"})
+			lane.Handle(now, now, engine.Leased{Node: "node-1"})
 			headers := map[string]string{"content-type": "application/json", "date": "Thu, 01 Jan 2026 00:00:00 GMT", "content-length": "12"}
 			other := saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{"id":"x1"}`), Headers: headers}
 			third.Headers = headers
@@ -49,7 +49,7 @@ steps:
 				for len(events) > 0 {
 					ev := events[0]
 					events = events[1:]
-					for _, eff := range lane.Handle(now, ev) {
+					for _, eff := range lane.Handle(now, now, ev) {
 						switch eff := eff.(type) {
 						case engine.Commit:
 							events = append(events, engine.Committed{Number: eff.Number, Results: make([]journal.Result, len(eff.Batch))})

@@ -25,6 +25,7 @@ type bench struct {
 	store *memory.Store
 	lane  *engine.Lane
 	now   time.Time
+	lag   time.Duration // how much later the store's clock may be than now
 	def   *saga.Definition
 	out   []engine.Effect
 }
@@ -36,7 +37,9 @@ func newBench(t *testing.T, src string) *bench {
 	return b
 }
 
-func (b *bench) handle(ev engine.Event) { b.out = append(b.out, b.lane.Handle(b.now, ev)...) }
+func (b *bench) handle(ev engine.Event) {
+	b.out = append(b.out, b.lane.Handle(b.now, b.now.Add(b.lag), ev)...)
+}
 
 func (b *bench) lease(node string) {
 	b.t.Helper()
@@ -574,5 +577,60 @@ func TestRetryAfterIsKept(t *testing.T) {
 		if got := len(take[engine.Perform](b)); got != tt.sends {
 			t.Errorf("%v after the answer, by the node's clock: %d requests, want %d", tt.after, got, tt.sends)
 		}
+	}
+}
+
+// Waits that begin while the node's estimate of the store's clock is late are not cut short when a
+// quick renewal corrects it, whichever node carries on.
+func TestWaitsAreNotCutShort(t *testing.T) {
+	for name, src := range map[string]string{
+		"sleep":    "saga: x\nsteps:\n  - {id: a, sleep: 30s}\n",
+		"signal":   "saga: x\nsteps:\n  - {id: a, signal: go, timeout: 30s}\n",
+		"approval": "saga: x\nsteps:\n  - {id: a, approval: {title: Sure?}, timeout: 30s}\n",
+		"timeout":  "saga: x\ntimeout: 30s\nsteps:\n  - {id: a, sleep: 1h}\n",
+		"hold":     "saga: x\nbudget: 0.01 USD\nsteps:\n  - {id: a, http: \"POST http://w/a\", cost: 0.02 USD, on_error: hold, hold_for: 30s}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, src)
+			b.lag = 4 * time.Second // so much the commit of the registration has waited for a standby
+			b.lease("n1")
+			b.now = b.now.Add(-b.lag)
+			id := b.start()
+			b.now = b.now.Add(b.lag)
+			began := b.now
+			b.handle(b.append())
+			h, err := b.store.Saga(t.Context(), id)
+			if wait := h.WakeAt.Sub(began); err != nil || wait < 30*time.Second || wait > 30*time.Second+b.lag {
+				t.Fatalf("the wait of 30s ends after %v by the store's clock, %v", wait, err)
+			}
+			b.now, b.lag = h.WakeAt.Add(-time.Millisecond), 0
+			if claimed, err := b.store.Claim(t.Context(), "n1", 1); err != nil || len(claimed) > 0 {
+				t.Fatalf("it is claimed early: %v, %v", claimed, err)
+			}
+			b.now = h.WakeAt
+			b.handle(b.claim("n1"))
+			if c := take[engine.Commit](b); len(c) != 1 || c[0].Batch[0].Records[0].Kind != journal.Woke {
+				t.Errorf("it does not go on when the wait has ended: %+v", c)
+			}
+		})
+	}
+}
+
+// So is the deadline of a step.
+func TestDeadlineIsNotCutShort(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 9s, deadline: 10s, retry: {initial: 1s, attempts: 3, on: [503]}}\n")
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }})
+	b.lag = 4 * time.Second
+	b.lease("n1")
+	b.now = b.now.Add(-b.lag)
+	_, p := b.sent()
+	b.now, b.lag = b.now.Add(b.lag+8*time.Second), 0
+	b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 503}})
+	b.handle(b.append())
+	b.now = b.now.Add(time.Second)
+	b.handle(engine.Tick{})
+	b.handle(b.append())
+	if sends := take[engine.Perform](b); len(sends) != 1 || sends[0].Send.Timeout != time.Second {
+		t.Errorf("%+v, want an attempt for the second that is left", sends)
 	}
 }

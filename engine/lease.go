@@ -80,10 +80,10 @@ type lease struct {
 	l  Lease
 }
 
-func (l *lease) renewed(got journal.Lease, asked time.Time) {
+func (l *lease) renewed(got journal.Lease, asked, arrived time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.l.Renewed(got, asked, time.Now())
+	l.l.Renewed(got, asked, arrived)
 }
 
 func (l *lease) end() {
@@ -111,13 +111,19 @@ func (l *lease) left() time.Duration {
 }
 
 func (l *lease) now() time.Time {
+	now, _ := l.span()
+	return now
+}
+
+// span returns the earliest and the latest time that the store's clock may show.
+func (l *lease) span() (now, latest time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.l.Now(time.Now())
+	local := time.Now()
+	return l.l.Now(local), l.l.Latest(local)
 }
 
 func (l *lease) latest() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.l.Latest(time.Now())
+	_, latest := l.span()
+	return latest
 }

@@ -86,8 +86,8 @@ func (l *laneLoop) run() {
 		case <-watch.C:
 			ev = Watch{}
 		}
-		now := l.e.Now()
-		for _, eff := range l.lane.Handle(now, ev) {
+		now, latest := l.e.lease.span()
+		for _, eff := range l.lane.Handle(now, latest, ev) {
 			l.do(eff)
 		}
 		l.running.Store(int64(l.lane.Len()))

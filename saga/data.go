@@ -86,6 +86,9 @@ type StartedData struct {
 	// Traceparent is the span from which the saga was started (see ParseTraceparent); "": the saga
 	// has a trace of its own.
 	Traceparent string `json:"traceparent,omitempty"`
+	// Latest is the latest time that the database's clock can have shown: the saga's timeout, and a
+	// session's wait for a process, count from then. nil: from the record's time.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // Nested returns the records within the data, so that they can be remembered, too.
@@ -151,6 +154,9 @@ type IntentData struct {
 	// Input is the input of the step's action, in the first intent. Later templates of the step
 	// read it, too.
 	Input json.RawMessage `json:"input,omitempty"`
+	// Latest is the latest time that the database's clock can have shown. A wait, and the step's
+	// deadline, count from then. nil: from the time of the record, or for a wait of the one before.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // Next says what follows an outcome. It is decided when the outcome is written, and recorded, so
@@ -203,6 +209,8 @@ type OutcomeData struct {
 	// Kept is the part of the reservation for a child saga that stays (ChildCost.Reserved). For
 	// tokens it is Tokens.Reserved.
 	Kept string `json:"kept,omitempty"`
+	// Latest is set if the step is held and RetryAt is not set, as in DecidedData.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // DecidedData is the data of `decided`.
@@ -216,12 +224,18 @@ type DecidedData struct {
 	Next   Next              `json:"next,omitempty"`
 	Output json.RawMessage   `json:"output,omitempty"`
 	Detail string            `json:"detail,omitempty"`
+	// Latest is the latest time that the database's clock can have shown. A step that is held tries
+	// again hold_for after that. nil: after the record's time.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // WokeData is the data of `woke`.
 type WokeData struct {
 	Timer string `json:"timer"` // backoff, sleep, verify, hold, fresh_for, timeout
 	Due   Time   `json:"due"`
+	// Latest is set if a session has lost its process: the latest time that the database's clock
+	// can have shown. The wait for another one counts from then, nil: from the record's time.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // TimerHold is the timer of a step that is held (on_error: hold) and tries again.
@@ -279,6 +293,8 @@ type CommandData struct {
 	Rejected *Failure `json:"rejected,omitempty"`
 	// Session is the session that a Reserve or a Settle is about.
 	Session *SessionPart `json:"session,omitempty"`
+	// Latest is set if a session waits for a process once more, as in WokeData.
+	Latest *Time `json:"latest,omitempty"`
 }
 
 // SessionPart is what a saga reserves of its budget for a session that belongs to it, or what that

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 
 	"recourse/journal"
 )
@@ -27,14 +28,14 @@ func RoundTrips(data any, encoded json.RawMessage) bool {
 	same := false
 	switch d := data.(type) {
 	case StartedData:
-		same = d.Input != nil && dense(d.Input) && d.Origin == nil && (d.Labels == nil || len(d.Labels) > 0)
+		same = d.Input != nil && dense(d.Input) && d.Origin == nil && (d.Labels == nil || len(d.Labels) > 0) && whole(d.Latest)
 		for _, v := range d.Vars { // any order
 			same = same && v != nil && dense(v)
 		}
 	case IntentData: // rendering writes compact JSON
-		same = d.WakeAt == nil && d.Awaited == nil && (d.Request == nil || d.Request.Own == nil)
+		same = d.WakeAt == nil && d.Awaited == nil && (d.Request == nil || d.Request.Own == nil) && whole(d.Latest)
 	case OutcomeData:
-		same = d.RetryAt == nil && d.Compensate == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
+		same = d.RetryAt == nil && d.Latest == nil && d.Compensate == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
 	case CompensatingData:
 		same = d.Residual == nil
 	case FinishedData:
@@ -46,6 +47,11 @@ func RoundTrips(data any, encoded json.RawMessage) bool {
 // replaced is how encoding/json writes a byte that is not valid UTF-8. It writes the character
 // U+FFFD itself unescaped.
 var replaced = []byte(`\ufffd`)
+
+// whole reports whether a time is as it is read again: in whole milliseconds, UTC.
+func whole(t *Time) bool {
+	return t == nil || t.Location() == time.UTC && t.Nanosecond()%int(time.Millisecond) == 0
+}
 
 // dense reports whether a document is compact, so that encoding does not change it.
 func dense(doc json.RawMessage) bool {
@@ -87,6 +93,9 @@ func (d IntentData) encode() json.RawMessage {
 		b = append(field(b, "awaited"), Encode(d.Awaited)...)
 	}
 	b = rawField(b, "input", d.Input)
+	if d.Latest != nil {
+		b = append(field(b, "latest"), Encode(d.Latest)...)
+	}
 	return object(b, 0)
 }
 
@@ -163,6 +172,9 @@ func (d OutcomeData) encode() json.RawMessage {
 		b = strconv.AppendBool(field(b, "stubbed"), true)
 	}
 	b = textField(b, "kept", d.Kept)
+	if d.Latest != nil {
+		b = append(field(b, "latest"), Encode(d.Latest)...)
+	}
 	return object(b, 0)
 }
 

@@ -183,7 +183,7 @@ func (r *run) crash() {
 // handle gives the lane an event, and carries out its effects.
 func (r *run) handle(ev engine.Event) {
 	life := r.life
-	for _, eff := range r.lane.Handle(r.now, ev) {
+	for _, eff := range r.lane.Handle(r.now, r.now, ev) {
 		if r.life != life {
 			return
 		}

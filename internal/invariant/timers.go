@@ -26,33 +26,51 @@ func (c *sagaCheck) timers(t *sagaState) {
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
 		case *saga.StartedData:
-			t.awaitProcess(set, r)
+			from := c.from(r, d.Latest)
+			t.awaitProcess(set, from)
 			if t.Definition != nil && t.Definition.Timeout > 0 {
-				set[waiting{}] = r.At.Add(t.Definition.Timeout)
+				set[waiting{}] = from.Add(t.Definition.Timeout)
 			}
 		case *saga.WokeData:
 			c.fired(t, r, d, set)
 		case *saga.AttachedData:
 			delete(set, lostTimer)
-		default:
+		case *saga.CommandData:
 			if _, waits := set[lostTimer]; r.Kind == journal.Resumed && !waits {
-				t.awaitProcess(set, r) // the session was held
+				t.awaitProcess(set, c.from(r, d.Latest)) // the session was held
 			}
+		default:
 			c.waits(t, i)
-			t.arm(i, set)
+			c.arm(t, i, set)
 		}
 	}
 }
 
-// awaitProcess sets the timer of a session that has no process from a record on.
-func (t *sagaState) awaitProcess(set map[waiting]time.Time, r journal.Record) {
+// mostLag is how much later than a record's time the database's clock may have been: a node must
+// register, and renew its lease, in less.
+const mostLag = 5 * time.Minute
+
+// from returns from when the waits of a record count: from the latest time that its data has, or
+// else from its time.
+func (c *sagaCheck) from(r journal.Record, latest *saga.Time) time.Time {
+	if latest == nil {
+		return r.At
+	}
+	if latest.Before(r.At) || latest.Sub(r.At) > mostLag {
+		c.say(13, r.Seq, "record %d is of %s, but its waits count from %s", r.Seq, stamp(r.At), stamp(latest.Time))
+	}
+	return latest.Time
+}
+
+// awaitProcess sets the timer of a session that has no process.
+func (t *sagaState) awaitProcess(set map[waiting]time.Time, from time.Time) {
 	if t.Definition != nil && t.Definition.Session != nil {
-		set[lostTimer] = r.At.Add(t.Definition.Session.LostWait)
+		set[lostTimer] = from.Add(t.Definition.Session.LostWait)
 	}
 }
 
-// waits compares the end of a wait, as the record that begins it says, with the definition. The
-// wait begins at the record before.
+// waits compares the end of a wait, as the record that begins it says, with the definition. If the
+// record does not say from when it counts, it is from the record before.
 func (c *sagaCheck) waits(t *sagaState, i int) {
 	r := t.Records[i]
 	d, ok := t.data[i].(*saga.IntentData)
@@ -64,6 +82,9 @@ func (c *sagaCheck) waits(t *sagaState, i int) {
 		return
 	}
 	begun := t.Records[i-1].At
+	if d.Latest != nil {
+		begun = c.from(r, d.Latest)
+	}
 	var due time.Time
 	switch body := step.Body.(type) {
 	case saga.Wait:
@@ -94,7 +115,7 @@ func (e *noValues) Root(string) (any, bool) {
 }
 
 // arm notes the timer that a record sets for its step.
-func (t *sagaState) arm(i int, set map[waiting]time.Time) {
+func (c *sagaCheck) arm(t *sagaState, i int, set map[waiting]time.Time) {
 	r := t.Records[i]
 	at, query := waiting{r.Path, r.Way}, waiting{saga.QueryPath(r.Path), journal.Do}
 	switch d := t.data[i].(type) {
@@ -106,7 +127,7 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	case *saga.OutcomeData:
 		delete(set, at)
 		if d.RetryAt == nil {
-			t.hold(r, d.Next, set)
+			t.hold(r, d.Next, c.from(r, d.Latest), set)
 			return
 		}
 		switch d.Next {
@@ -116,7 +137,7 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 			set[query] = d.RetryAt.Time
 		}
 	case *saga.DecidedData:
-		t.hold(r, d.Next, set)
+		t.hold(r, d.Next, c.from(r, d.Latest), set)
 		switch d.Next {
 		case saga.NextRetry:
 			if set[at].Before(r.At) { // otherwise it was abandoned during a wait
@@ -129,12 +150,12 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 }
 
 // hold sets the timer of a step that is held, if its definition has a time for it.
-func (t *sagaState) hold(r journal.Record, next saga.Next, set map[waiting]time.Time) {
+func (t *sagaState) hold(r journal.Record, next saga.Next, from time.Time, set map[waiting]time.Time) {
 	if next != saga.NextHold || t.Definition == nil {
 		return
 	}
 	if step := t.Definition.Step(r.Path); step != nil && step.HoldFor > 0 {
-		set[waiting{r.Path, r.Way}] = r.At.Add(step.HoldFor)
+		set[waiting{r.Path, r.Way}] = from.Add(step.HoldFor)
 	}
 }
 
@@ -150,7 +171,7 @@ func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set 
 		c.stale(t, r, d)
 		return
 	case saga.TimerLease, saga.TimerDetach: // the store's task has the end of the lease
-		t.awaitProcess(set, r)
+		t.awaitProcess(set, c.from(r, d.Latest))
 		return
 	}
 	due, ok := set[at]

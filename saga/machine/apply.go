@@ -36,12 +36,12 @@ func (m *Machine) apply(r journal.Record) error {
 		if err := take(m, r, &d); err != nil {
 			return err
 		}
-		m.created = r.At
+		m.created, m.begun = r.At, counts(d.Latest, r.At)
 		if d.UndoOf != "" {
 			return m.adopt(d)
 		}
 		if m.session != nil {
-			m.session.since = r.At
+			m.session.since, m.session.from = r.At, m.begun
 		}
 		origin := d.Origin
 		d.Origin = nil // what is in it is in the steps
@@ -195,7 +195,7 @@ func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 		s.firstSent = r.At
 	}
 	if s.roundSent.IsZero() {
-		s.roundSent = r.At
+		s.roundSent = counts(d.Latest, r.At)
 	}
 	if n.own != nil && s == &n.forward {
 		n.own.begun = false
@@ -260,7 +260,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		s.retryAt = time.Time{}
 	}
 	if ev == evHold && d.RetryAt == nil {
-		s.retryAt = n.heldUntil(r.At)
+		s.retryAt = n.heldUntil(counts(d.Latest, r.At))
 	}
 	switch {
 	case r.Class == journal.InDoubt:
@@ -340,7 +340,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 		n.ask(r.At, r)
 	}
 	if d.Next == saga.NextHold {
-		s.retryAt = n.heldUntil(r.At)
+		s.retryAt = n.heldUntil(counts(d.Latest, r.At))
 	} else if s.retryAt.Before(r.At) { // otherwise it was abandoned during a wait, which still counts
 		s.retryAt = r.At
 	}
@@ -410,7 +410,7 @@ func (m *Machine) applyWoke(r journal.Record) error {
 		if err := take(m, r, &d); err != nil {
 			return err
 		}
-		if !m.session.applyTimer(m, d.Timer, r.At) && m.reason == nil {
+		if !m.session.applyTimer(m, d, r.At) && m.reason == nil {
 			m.reason = &saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
 		}
 		return nil

@@ -115,7 +115,9 @@ func (m *Machine) Reject(message uuid.UUID, c saga.Command, why *Refusal) Draft 
 }
 
 func (m *Machine) commandDraft(kind journal.Kind, message uuid.UUID, c saga.Command, rejected *saga.Failure) Draft {
-	d := Draft{Kind: kind, Path: c.Path, Data: c.Record(message, rejected)}
+	data := c.Record(message, rejected)
+	data.Latest = m.recorded(kind == journal.Resumed && m.session != nil && m.session.lost)
+	d := Draft{Kind: kind, Path: c.Path, Data: data}
 	if c.Path != "" {
 		d.Way = journal.Do
 		if m.undoing {
@@ -329,7 +331,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		} else if err := m.resumeHeld(r); err != nil {
 			return err
 		}
-		m.session.resume(m, r.At)
+		m.session.resume(m, d, r.At)
 		return nil
 	case journal.Cancelled:
 		m.stop = d.Mode == "stop"

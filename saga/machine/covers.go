@@ -46,7 +46,7 @@ func (m *Machine) ask(n *node, body saga.Await, env *env, stale *saga.Stale) (sa
 	}
 	d := saga.IntentData{Awaited: &a}
 	if n.step.Timeout > 0 {
-		d.WakeAt = &saga.Time{Time: m.at.Add(n.step.Timeout)}
+		d.WakeAt, d.Latest = &saga.Time{Time: m.from().Add(n.step.Timeout)}, m.recorded(true)
 	}
 	return d, nil
 }

@@ -73,10 +73,10 @@ const (
 )
 
 // Decide returns what to do next, in a fixed order. It does not change the machine. The same
-// records give the same decisions, whether they were applied one by one or all at once. If several
-// records could be appended now, by parallel branches, Decide returns only the first one, as the
-// last decision except for the saga's timeout; the others are decided after it is applied. Records
-// in decisions are drafts: see Append.
+// records give the same decisions, whether they were applied one by one or all at once; only waits
+// that begin now depend on Clock, too. If several records could be appended now, by parallel
+// branches, Decide returns only the first one, as the last decision except for the saga's timeout;
+// the others are decided after it is applied. Records in decisions are drafts: see Append.
 func (m *Machine) Decide() []Decision {
 	if m.paused {
 		return nil
@@ -102,7 +102,7 @@ func (m *Machine) decide() []Decision {
 	ds := m.decideForward()
 	if m.def.Timeout > 0 && !m.pivoted && !m.pivotInFlight() {
 		if m.timeout == nil {
-			m.timeout = wake("", "", "timeout", m.created.Add(m.def.Timeout))
+			m.timeout = wake("", "", "timeout", m.begun.Add(m.def.Timeout))
 		}
 		ds = append(ds, m.timeout...)
 	}
@@ -188,12 +188,12 @@ func (m *Machine) decideReady(n *node) []Decision {
 		}
 		return m.outcome(n, journal.Do, journal.Succeeded, saga.OutcomeData{Output: out})
 	case saga.Wait:
-		due, err := body.Due(env, m.at)
+		due, err := body.Due(env, m.from())
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
 		due = due.UTC().Truncate(time.Millisecond)
-		return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.IntentData{WakeAt: &saga.Time{Time: due}}}}}
+		return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.IntentData{WakeAt: &saga.Time{Time: due}, Latest: m.recorded(true)}}}}
 	case saga.Block:
 		e, err := body.Enter(env)
 		if err != nil {
@@ -284,6 +284,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 		if !s.roundSent.IsZero() {
 			left -= m.at.Sub(s.roundSent)
 		}
+		d.Latest = m.recorded(s.roundSent.IsZero())
 		if left <= 0 {
 			return m.refuseWay(n, way, &saga.Failure{Code: codeDeadline, Title: "the deadline of step " + n.path + " has passed"})
 		}
@@ -525,10 +526,12 @@ func (m *Machine) refuseWay(n *node, way journal.Way, f *saga.Failure) []Decisio
 }
 
 func (m *Machine) outcome(n *node, way journal.Way, class journal.Class, d saga.OutcomeData) []Decision {
+	d.Latest = m.recorded(d.Next == saga.NextHold && n.step.HoldFor > 0)
 	return []Decision{Write{Record: Draft{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: d}}}
 }
 
 func (m *Machine) decided(n *node, way journal.Way, d saga.DecidedData) []Decision {
+	d.Latest = m.recorded(d.Next == saga.NextHold && n.step.HoldFor > 0)
 	return []Decision{Write{Record: Draft{Kind: journal.Decided, Path: n.path, Way: way, Data: d}}}
 }
 

@@ -32,7 +32,9 @@ A machine decides, and its caller acts. [Machine.Decide] returns what to do next
   - An [Escalate] is an inbox entry: a person has to act, for example to resolve a doubt.
 
 Records in decisions are drafts. [Machine.Append] gives a [Draft] its number, its time and its hash,
-and applies it. The caller appends the record to the store, and calls Decide again.
+and applies it. The caller appends the record to the store, and calls Decide again. If the caller
+knows the time only to a span, it appends records with the earliest time, and tells the machine the
+latest with [Machine.Clock], so that no wait is too short.
 
 Two methods turn events from outside into records. Both only return a draft; the caller appends
 it, as above.

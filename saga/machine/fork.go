@@ -193,7 +193,7 @@ func (m *Machine) callsOver(s *session) {
 		}
 	}
 	s.active, s.undos, s.waitForIt, s.asks.messages = nil, nil, nil, nil
-	s.live, s.lost, s.token, s.leases, s.since = false, false, "", 0, m.created
+	s.live, s.lost, s.token, s.leases, s.since, s.from = false, false, "", 0, m.created, m.begun
 	s.ended = make(map[string]bool)
 }
 

@@ -34,8 +34,10 @@ type Machine struct {
 
 	seq     int64
 	at      time.Time
+	latest  time.Time // see Clock
 	hash    []byte
 	created time.Time
+	begun   time.Time  // when the saga's timeout begins
 	timeout []Decision // the saga's timeout, which is part of every decision until it fires; nil: not built yet
 	// appended is the data of the draft that Append is applying, if decoding the record would give
 	// the same; nil otherwise.

@@ -29,6 +29,7 @@ type session struct {
 	token  string          // of the last life
 	ended  map[string]bool // tokens of the lives that another one has followed
 	since  time.Time       // since when no life goes on
+	from   time.Time       // from when the wait for a process counts
 	lost   bool            // no process came back in time
 
 	steps      []*node            // in the order of their `called`
@@ -110,7 +111,7 @@ func (m *Machine) decideSession(s *session) (ds []Decision) {
 func (m *Machine) decideLost(s *session) []Decision {
 	if !s.lost {
 		if s.waitForIt == nil {
-			s.waitForIt = wake("", "", saga.TimerLost, s.since.Add(s.policy.LostWait))
+			s.waitForIt = wake("", "", saga.TimerLost, s.from.Add(s.policy.LostWait))
 		}
 		return s.waitForIt
 	}
@@ -193,7 +194,9 @@ func (m *Machine) EndLife(lease int, how string, at time.Time) (_ Draft, ok bool
 	if how != string(journal.TaskExpired) {
 		timer = saga.TimerDetach
 	}
-	return woke("", "", timer, at.UTC().Truncate(time.Millisecond)), true
+	d := woke("", "", timer, at.UTC().Truncate(time.Millisecond))
+	d.Data = saga.WokeData{Timer: timer, Due: saga.Time{Time: at.UTC().Truncate(time.Millisecond)}, Latest: m.recorded(true)}
+	return d, true
 }
 
 // open refuses what only a session can do that does forward work.
@@ -606,12 +609,12 @@ func (m *Machine) applyAttached(r journal.Record) error {
 }
 
 // applyTimer applies a timer of the session. ok is false if it is not one.
-func (s *session) applyTimer(m *Machine, timer string, at time.Time) (ok bool) {
-	switch {
+func (s *session) applyTimer(m *Machine, d saga.WokeData, at time.Time) (ok bool) {
+	switch timer := d.Timer; {
 	case s == nil:
 		return false
 	case timer == saga.TimerLease, timer == saga.TimerDetach:
-		s.live, s.since = false, at
+		s.live, s.since, s.from = false, at, counts(d.Latest, at)
 	case timer == saga.TimerLost && s.policy.LostThen == saga.AbortSession:
 		m.reason = &saga.Reason{Code: "lost", Title: "no process of the agent came back within " + saga.Duration(s.policy.LostWait), Step: m.currentPath()}
 	case timer == saga.TimerLost:
@@ -624,9 +627,9 @@ func (s *session) applyTimer(m *Machine, timer string, at time.Time) (ok bool) {
 }
 
 // resume makes a session wait for a process once more.
-func (s *session) resume(m *Machine, at time.Time) {
+func (s *session) resume(m *Machine, d saga.CommandData, at time.Time) {
 	if s != nil && s.lost {
-		s.lost, s.since, s.waitForIt = false, at, nil
+		s.lost, s.since, s.from, s.waitForIt = false, at, counts(d.Latest, at), nil
 		m.inboxRevision++
 	}
 }

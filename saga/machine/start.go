@@ -170,6 +170,7 @@ func FirstView(def *saga.Definition, id uuid.UUID, d saga.StartedData, at time.T
 
 // Start returns the draft of the record that starts the saga.
 func (m *Machine) Start(d saga.StartedData) Draft {
+	d.Latest = m.recorded(m.def.Timeout > 0 || m.session != nil)
 	return Draft{Kind: journal.Started, Data: d}
 }
 

@@ -46,7 +46,7 @@ func (m *Machine) adopt(d saga.StartedData) error {
 	}
 	d.Origin = nil // what is in it is in the steps now
 	next := New(m.def, m.id)
-	next.created = m.created
+	next.created, next.begun, next.latest = m.created, m.begun, m.latest
 	if err := next.pin(d); err != nil {
 		return err
 	}

@@ -45,6 +45,12 @@ func parse(t *testing.T, src string) *saga.Definition {
 // without one, the answer is 200 {"id": "x"}.
 func record(t *testing.T, src string, answers map[string][]saga.Answer) []journal.Record {
 	t.Helper()
+	return recordLate(t, 0, src, answers)
+}
+
+// recordLate is record on a node that knows the database's clock only to a span of time.
+func recordLate(t *testing.T, span time.Duration, src string, answers map[string][]saga.Answer) []journal.Record {
+	t.Helper()
 	def := parse(t, src)
 	data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`{"amount":19.10}`)})
 	if wrong != nil {
@@ -58,12 +64,14 @@ func record(t *testing.T, src string, answers map[string][]saga.Answer) []journa
 			t.Fatal(err)
 		}
 		now = now.Add(time.Second)
+		m.Clock(now.Add(span))
 		r, err := m.Append(d, now, "n1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, r)
 	}
+	m.Clock(now.Add(span))
 	add(m.Start(data), nil)
 	for range 200 {
 		if m.Ended() {
@@ -119,6 +127,10 @@ func TestVerdicts(t *testing.T) {
 	flaky := func() []journal.Record {
 		return record(t, order, map[string][]saga.Answer{"charge": {{Sent: true, Status: 503}}})
 	}
+	// The timeouts pass before the decision, and before the end, if they count from the times of
+	// records.
+	tight := changed(t, "saga: order", "saga: order\ntimeout: 10m11s", "timeout: 1h", "timeout: 1s")
+	late := func() []journal.Record { return recordLate(t, 4*time.Second, tight, nil) }
 	for _, tt := range []struct {
 		name     string
 		records  func() []journal.Record
@@ -131,6 +143,7 @@ func TestVerdicts(t *testing.T) {
 		{name: "unchanged", records: happy, src: order, verdict: replay.Same},
 		{name: "unchanged, declined", records: declined, src: order, verdict: replay.Same},
 		{name: "unchanged, retried", records: flaky, src: order, verdict: replay.Same},
+		{name: "unchanged, by a late clock", records: late, src: tight, verdict: replay.Same},
 		{name: "another text", records: happy, src: changed(t, "saga: order", "saga: order\ndescription: charges"), verdict: replay.Same},
 		{name: "a field of a body", records: happy, src: changed(t, `by: "${steps.ok.output.by}"`, `by: shop`), verdict: replay.OtherRequest, path: "charge", pointer: "/body/by", was: `"ann"`, now: `"shop"`},
 		{name: "another URL", records: happy, src: changed(t, "pay.example/charges\"", "pay.example/v2/charges\""), verdict: replay.OtherRequest, path: "charge", pointer: "/url", was: `"https://pay.example/charges"`, now: `"https://pay.example/v2/charges"`},

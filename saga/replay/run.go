@@ -15,6 +15,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/compare"
 	"recourse/saga/expr"
+	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -27,6 +28,7 @@ type run struct {
 
 	m        *machine.Machine
 	now      time.Time
+	latest   time.Time // the time from which the last wait counts, by its record; zero: by none
 	inFlight []machine.Send
 	made     map[attempt]bool // the attempts that were made again
 	emitted  map[string]bool
@@ -73,7 +75,30 @@ func (r *run) start() error {
 		return &differs{Result{Verdict: OtherEnd, Pointer: wrong[0].Pointer, Detail: "the definition refuses the start: " + wrong[0].Detail}}
 	}
 	r.m, r.now = machine.New(r.def, r.id), r.rec.first.At
+	if d.Latest != nil {
+		r.m.Clock(d.Latest.Time)
+	}
 	return r.append(r.m.Start(begun))
+}
+
+// latestIn returns the time from which the waits of a record count, if its data has one.
+func latestIn(rec *journal.Record) time.Time {
+	var latest *saga.Time
+	if rec != nil {
+		data, _ := history.Decode(rec) // read has decoded it
+		switch d := data.(type) {
+		case *saga.IntentData:
+			latest = d.Latest
+		case *saga.OutcomeData:
+			latest = d.Latest
+		case *saga.DecidedData:
+			latest = d.Latest
+		}
+	}
+	if latest == nil {
+		return time.Time{}
+	}
+	return latest.Time
 }
 
 // recorded returns the record of the journal that says what a draft says, nil if there is none or
@@ -120,6 +145,13 @@ func (r *run) step() error {
 			decided, act = &d.Intent, func() error { return r.dispatch(d) }
 		case machine.WakeAt:
 			wakes = append(wakes, d)
+		}
+	}
+	if decided != nil {
+		if latest := latestIn(r.recorded(*decided)); !latest.IsZero() && !latest.Equal(r.latest) {
+			r.latest = latest
+			r.m.Clock(latest)
+			return r.step() // what begins now ends at another time
 		}
 	}
 	e := r.next(wakes)

@@ -126,7 +126,8 @@ func (d *seeder) handle(ev engine.Event) error {
 	if c, ok := ev.(engine.Committed); ok && c.Err != nil {
 		return fmt.Errorf("seed: %w", c.Err)
 	}
-	for _, eff := range d.lane.Handle(d.now(), ev) {
+	now := d.now()
+	for _, eff := range d.lane.Handle(now, now, ev) {
 		switch eff := eff.(type) {
 		case engine.Commit:
 			d.commits <- eff

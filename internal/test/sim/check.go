@@ -128,6 +128,7 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *machine.Machi
 	s.checkApprovals(h.ID, starter(records), records)
 	s.checkSignals(m.Definition(), h.ID, records)
 	s.checkFork(h, records)
+	s.checkWaits(h.ID, m.Definition(), records)
 	return m
 }
 

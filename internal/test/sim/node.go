@@ -126,18 +126,22 @@ func (n *node) register() {
 		dead = []string{n.former}
 		n.s.expires[n.former] = n.s.now // from now on, a request sent as that node is a violation
 	}
+	asked := n.local()
 	l, err := n.s.store.Register(ctx, id, ttl, dead...)
 	if err != nil {
 		panic(err)
 	}
 	n.former = id
-	n.leased(l)
-	n.toAll(engine.Leased{Node: id})
-}
-
-func (n *node) leased(l journal.Lease) {
 	n.s.expires[l.Node] = n.s.now.Add(l.TTL)
-	n.lease.Renewed(l, n.local(), n.local())
+	leased := func() {
+		n.lease.Renewed(l, asked, n.local())
+		n.toAll(engine.Leased{Node: id})
+	}
+	if n.s.fault(RegisterSlow, n.name) {
+		n.later(n.s.between(0, ttl/2), leased)
+	} else {
+		leased()
+	}
 }
 
 func (n *node) renew() {
@@ -216,8 +220,11 @@ func (n *node) handle(i int, ev engine.Event) {
 		return
 	}
 	lane, process := n.lanes[i], n.epoch
-	now := n.lease.Now(n.local())
-	for _, eff := range lane.Handle(now, ev) {
+	now, latest := n.lease.Now(n.local()), n.lease.Latest(n.local())
+	if w := (writing{n.lease.Node(), now.UnixMilli()}); n.s.wrote[w].IsZero() {
+		n.s.wrote[w] = n.s.now
+	}
+	for _, eff := range lane.Handle(now, latest, ev) {
 		n.do(i, eff)
 		if n.epoch != process || n.crashable() {
 			return

@@ -62,6 +62,7 @@ const (
 	CommitLate                  // a commit is written only after its timeout
 	CommitSlow                  // a commit is written, but its response is slow
 	AppendRefused               // the store refuses an append from now on, for a time or for good
+	RegisterSlow                // a registration is answered late
 	RenewLost                   // a renewal does not reach the store
 	RenewUnknown                // a renewal succeeds, but its response is lost
 	ScanLost                    // the store does not respond to a poll for messages and claims
@@ -123,6 +124,7 @@ var faults = [numKinds]struct {
 	Kill: {"kill", 225}, Freeze: {"freeze", 450}, Stop: {"stop", 1500},
 	CommitRefused: {"commit-refused", 40}, CommitLost: {"commit-lost", 40}, CommitUnknown: {"commit-unknown", 40}, CommitLate: {"commit-late", 40}, CommitSlow: {"commit-slow", 40},
 	AppendRefused: {"append-refused", 60},
+	RegisterSlow:  {"register-slow", 3},
 	RenewLost:     {"renew-lost", 10}, RenewUnknown: {"renew-unknown", 20}, ScanLost: {"scan-lost", 10}, ClaimUnknown: {"claim-unknown", 20}, LoadFailed: {"load-failed", 20},
 	RequestUnsent: {"request-unsent", 30}, RequestLost: {"request-lost", 30}, RequestLate: {"request-late", 15},
 	WorldDrops: {"world-drops", 40}, World503: {"world-503", 40}, World429: {"world-429", 40}, World401: {"world-401", 80}, WorldTwice: {"world-twice", 40},

@@ -83,8 +83,9 @@ type sim struct {
 	notified map[uuid.UUID]int64  // notifications, and the seq of the first record in their append
 	expires  map[string]time.Time // when each lease ends, by the store's clock
 
-	refused   map[string]time.Time // until when the store refuses appends, by the hash of their first record
-	forgotten map[uuid.UUID]bool   // sagas that a node has claimed without learning of it
+	refused   map[string]time.Time  // until when the store refuses appends, by the hash of their first record
+	wrote     map[writing]time.Time // see node.handle
+	forgotten map[uuid.UUID]bool    // sagas that a node has claimed without learning of it
 	gone      map[uuid.UUID]deleted
 	archiver  *archive.Archiver
 	archive   *archive.Reader
@@ -139,7 +140,7 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
-		agents: make(map[uuid.UUID]*agent), relay: relay.New(), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), refused: make(map[string]time.Time), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
+		agents: make(map[uuid.UUID]*agent), relay: relay.New(), acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), refused: make(map[string]time.Time), wrote: make(map[writing]time.Time), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }, Remember: !o.DecodeAlways})
