@@ -53,8 +53,9 @@ When a saga ends, its last append releases its row. The lane emits Advanced with
 Dropped.
 
 If a saga cannot be read, its logic panics, or the store does not take its append for minutes in
-which it takes others, the lane gives the saga up: it releases the row without writing a record, so that another node, or a later version of the program, can continue the saga. The
-other sagas of the lane are not affected.
+which it takes others, the lane gives the saga up: it releases the row without writing a record, so
+that another node, or a later version of the program, can continue the saga. The other sagas of the
+lane are not affected.
 
 # Duties of a driver
 
