@@ -37,8 +37,8 @@ func (s *sim) refuses(batch []journal.Append) (sagas []uuid.UUID) {
 // that were committed with it wait.
 const mostRefusals = 7
 
-// blockage counts the commits of a lane that were refused in a row. others are the sagas whose
-// appends were committed with a refused one, and are not written yet.
+// blockage counts the commits of a lane that were refused in a row while others waited: the sagas
+// whose appends were committed with a refused one, and are not written yet.
 type blockage struct {
 	commits int
 	others  map[uuid.UUID]bool
@@ -58,11 +58,17 @@ func (b *blockage) tried(s *sim, batch []journal.Append, err error) {
 	}
 	bad := s.refuses(batch)
 	for _, a := range batch {
-		if !slices.Contains(bad, a.Saga) {
+		if slices.Contains(bad, a.Saga) {
+			delete(b.others, a.Saga) // perhaps it was not refused before
+		} else {
 			b.others[a.Saga] = true
 		}
 	}
-	if b.commits++; b.commits == mostRefusals && len(b.others) > 0 {
+	if len(b.others) == 0 {
+		b.commits = 0 // it is tried by itself, and holds up nothing
+		return
+	}
+	if b.commits++; b.commits == mostRefusals {
 		s.violate(bad[0], "12: the store refuses its append, and the lane has %d others which were not committed without it", len(b.others))
 	}
 }
