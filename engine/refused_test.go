@@ -107,7 +107,7 @@ func TestRefusedStart(t *testing.T) {
 				failed++
 			}
 		}
-		if sure := first == errRow; sure && (failed != 1 || b.lane.Len() != 0) || !sure && (failed != 0 || b.lane.Len() != 1) {
+		if sure := errors.Is(first, errRow); sure && (failed != 1 || b.lane.Len() != 0) || !sure && (failed != 0 || b.lane.Len() != 1) {
 			t.Errorf("first %v: %d starts were refused, and %d sagas are in the lane", first, failed, b.lane.Len())
 		}
 		b.refuse(bad, 10*time.Minute)
