@@ -18,8 +18,9 @@ type health struct {
 }
 
 // ailingFor is how long a failed commit counts if there is no later one. After that the node claims
-// again, and its next commit shows whether the store has recovered.
-const ailingFor = 2 * time.Second
+// again, and its next commit shows whether the store has recovered. While lanes have something to
+// commit there is a later one: they try again after maxPause.
+const ailingFor = 2 * maxPause
 
 // ailing reports whether commits fail.
 func (h *health) ailing() bool {
@@ -30,16 +31,30 @@ func (h *health) ailing() bool {
 // Append implements journal.Log.
 func (h *health) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	out, err := h.Store.Append(ctx, node, batch)
-	switch {
-	case err == nil, errors.Is(err, journal.ErrFenced):
-		h.failed.Store(nil)
-	case len(batch) > 1 && !errors.Is(err, journal.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded):
-		// One append may be the cause: the lane splits the batch, which soon shows that.
-	default:
-		now := time.Now()
-		h.failed.Store(&now)
+	if len(batch) > 1 && err != nil && !errors.Is(err, journal.ErrFenced) && !errors.Is(err, journal.ErrUnknown) && !errors.Is(err, context.DeadlineExceeded) {
+		return out, err // one append may be the cause: the lane splits the batch, which soon shows that
+	}
+	h.note(err)
+	return out, err
+}
+
+// AppendDeferred is Append for a Commit that is Deferred. Its failure counts only if nothing was
+// committed since another one: the cause is in the append, or else the store still fails.
+func (h *health) AppendDeferred(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out, err := h.Store.Append(ctx, node, batch)
+	if err == nil || h.failed.Load() != nil {
+		h.note(err)
 	}
 	return out, err
+}
+
+func (h *health) note(err error) {
+	if err == nil || errors.Is(err, journal.ErrFenced) {
+		h.failed.Store(nil)
+		return
+	}
+	now := time.Now()
+	h.failed.Store(&now)
 }
 
 // Claim implements journal.Log.

@@ -42,9 +42,25 @@ func TestHealth(t *testing.T) {
 			t.Errorf("after %v: ailing %v, claimed %d, %v; want ailing %v", tt.err, h.ailing(), len(claimed), err, tt.ailing)
 		}
 	}
+	s.err = errors.New("disk full")
 	_, _ = h.Append(t.Context(), "n", make([]journal.Append, 2)) // one of them may be the cause
-	if s.err = nil; h.ailing() {
+	if h.ailing() {
 		t.Error("a batch that may be split counts")
+	}
+	_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
+	if h.ailing() {
+		t.Error("an append that failed by itself before counts, although the store takes others")
+	}
+	_, _ = h.Append(t.Context(), "n", make([]journal.Append, 1))
+	first := *h.failed.Load()
+	_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
+	if last := h.failed.Load(); last == nil || !last.After(first) {
+		t.Error("an append that fails again does not count, although the store has taken none since")
+	}
+	s.err = nil
+	_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
+	if h.ailing() {
+		t.Error("an append that succeeds in the end does not count")
 	}
 	h.after = 0
 	s.err = errors.New("disk full")

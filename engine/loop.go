@@ -211,11 +211,11 @@ func (l *laneLoop) commits() {
 		}
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(l.e.storeCtx, 30*time.Second)
-		store := l.e.cfg.Store
+		add := l.e.cfg.Store.Append
 		if c.Deferred {
-			store = l.e.health.Store
+			add = l.e.health.AppendDeferred
 		}
-		results, err := store.Append(ctx, c.Node, c.Batch)
+		results, err := add(ctx, c.Node, c.Batch)
 		cancel()
 		took := time.Since(began)
 		l.e.stats.committed(len(c.Batch), took, err)
