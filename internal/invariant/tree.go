@@ -53,6 +53,7 @@ func (c *sagaCheck) tree(t *sagaState) {
 	}
 	var exempt retry.Money
 	a, all, children := newAccount(), newAccount(), make(map[way]uuid.UUID)
+	absent := make(map[way]bool) // the attempt has surely not started its child, and reserves nothing now
 	for i, r := range t.Records {
 		at := way{r.Path, r.Way}
 		undoing := t.planAt >= 0 && i >= t.planAt
@@ -73,12 +74,16 @@ func (c *sagaCheck) tree(t *sagaState) {
 				break
 			}
 			again := children[at]
-			children[at] = uuid.FromStringOrNil(d.Request.Child.Saga)
+			if absent[at] {
+				again = uuid.Nil
+			}
+			children[at], absent[at] = uuid.FromStringOrNil(d.Request.Child.Saga), false
 			if r.Way == journal.Do {
 				c.endow(m, r, d, again)
 			}
 		case *saga.OutcomeData:
 			cost := amount(d.Cost)
+			absent[at] = r.Class == journal.Transient && d.Cost != "" && cost.IsZero()
 			if r.Way == journal.Do {
 				m.spent = m.spent.Add(cost)
 				if d.Tokens != nil {
@@ -165,7 +170,8 @@ func (c *sagaCheck) bounded(r journal.Record, part, b *saga.BudgetData) {
 	}
 }
 
-// endow checks and notes the intent to start a child. again is the child of the step's last intent.
+// endow checks and notes the intent to start a child. again is the child of the step's last intent,
+// unless that intent surely has not started it.
 func (c *sagaCheck) endow(m *member, r journal.Record, d *saga.IntentData, again uuid.UUID) {
 	child, b := uuid.FromStringOrNil(d.Request.Child.Saga), d.Request.Child.Budget
 	switch {

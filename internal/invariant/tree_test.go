@@ -20,6 +20,8 @@ type family struct {
 	silent        bool // it has ended, and does not report
 	tokens        int64
 	parent, child uuid.UUID
+	first         string // the part in the intent of an attempt before; "": there is none
+	doubt         bool   // that attempt is in doubt; otherwise it surely started nothing
 	part          string // of the budget, in the intent
 	reserve       string // in the intent
 	cost          string // in the outcome
@@ -42,13 +44,22 @@ func (f *family) sagas() []invariant.Saga {
 		return list
 	}
 	usd := func(amount string) *saga.BudgetData { return &saga.BudgetData{Amount: amount, Currency: "USD"} }
-	parent := records(f.parent,
-		journal.Record{Kind: journal.Started, Data: saga.Encode(saga.StartedData{Definition: "p", Budget: usd("1.00")})},
-		journal.Record{Kind: journal.Intent, Path: "one", Data: saga.Encode(saga.IntentData{Reserve: f.reserve,
-			Request: &saga.Request{Child: &saga.ChildRequest{Saga: f.child.String(), Parent: f.parent.String(), Budget: usd(f.part)}}})},
+	ask := func(part, reserve string) journal.Record {
+		return journal.Record{Kind: journal.Intent, Path: "one", Data: saga.Encode(saga.IntentData{Reserve: reserve,
+			Request: &saga.Request{Child: &saga.ChildRequest{Saga: f.child.String(), Parent: f.parent.String(), Budget: usd(part)}}})}
+	}
+	run := []journal.Record{{Kind: journal.Started, Data: saga.Encode(saga.StartedData{Definition: "p", Budget: usd("1.00")})}}
+	switch {
+	case f.first == "":
+	case f.doubt:
+		run = append(run, ask(f.first, f.first), journal.Record{Kind: journal.Outcome, Path: "one", Class: journal.InDoubt, Data: saga.Encode(saga.OutcomeData{Next: saga.NextRetry})})
+	default:
+		run = append(run, ask(f.first, f.first), journal.Record{Kind: journal.Outcome, Path: "one", Class: journal.Transient, Data: saga.Encode(saga.OutcomeData{Cost: "0", Next: saga.NextRetry})})
+	}
+	parent := records(f.parent, append(run, ask(f.part, f.reserve),
 		journal.Record{Kind: journal.Outcome, Path: "one", Class: journal.Succeeded, Data: saga.Encode(saga.OutcomeData{Cost: f.cost, Next: saga.NextDone})},
 		journal.Record{Kind: journal.Finished, Data: saga.Encode(saga.FinishedData{Status: saga.Succeeded})},
-	)
+	)...)
 	started := saga.StartedData{Definition: "c", Budget: usd(f.limit), Parent: &saga.ParentData{Saga: f.parent.String(), Path: "one", Depth: 1, Budget: usd(f.part)}}
 	if f.guest {
 		command := func(o saga.Operation) journal.Record {
@@ -84,6 +95,8 @@ func TestTree(t *testing.T) {
 		"more than reserved":        {func(f *family) { f.spent, f.cost, f.limit = "0.60", "0.60", "0.50" }, "but its parent has reserved 0.50 for it"},
 		"more than was booked":      {func(f *family) { f.cost = "0.10" }, "but its parent has booked 0.10 for it"},
 		"booked too much":           {func(f *family) { f.cost = "0.30" }, "it has spent 0.20 in all, but its parent has booked 0.30 as its cost"},
+		"a first try in vain":       {func(f *family) { f.first = "0.10" }, ""},
+		"a first try in doubt":      {func(f *family) { f.first, f.doubt = "0.10", true }, "but its parent has reserved 0.10 for it"},
 		"a higher limit":            {func(f *family) { f.limit = "0.70" }, "its budget is 0.70"},
 		"more than the whole tree":  {func(f *family) { f.part, f.reserve, f.limit, f.spent, f.cost = "1.20", "1.20", "1.20", "1.20", "1.20" }, "it and its children have spent 1.20 of 1.00"},
 		"a session":                 {func(f *family) { f.guest = true }, ""},
