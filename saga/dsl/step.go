@@ -61,7 +61,6 @@ func (p *parser) step(n *Node, list *scope) *saga.Step {
 	}
 	step.ID, step.When = id, when
 	p.common(n, s, step)
-	p.conclude(step, s)
 	list.pass(step, s)
 	list.ids[id] = true
 	for _, inner := range s.inner {
@@ -128,6 +127,7 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 		p.setPivot(v, s, step)
 	}
 	p.freshFor(n, s, step)
+	p.conclude(step, s) // before the compensation, which reads the output
 	if u, ok := step.Body.(Undoes); ok {
 		step.Compensate = u.Undo()
 		step.Compensate.ID = step.ID

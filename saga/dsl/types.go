@@ -116,7 +116,7 @@ func (p *parser) sagaOutput() *expr.Type {
 	return p.output(steps[len(steps)-1].ID)
 }
 
-// conclude records the type of the output of a step that was compiled.
+// conclude records the type of the output of a step whose own keys were compiled.
 func (p *parser) conclude(step *saga.Step, s *scope) {
 	t := s.gives
 	switch _, call := step.Body.(saga.Call); {
