@@ -134,10 +134,10 @@ func (p *parser) conclude(step *saga.Step, s *scope) {
 }
 
 // pass records what is known in a list after a step has succeeded. A step that cannot succeed was
-// skipped.
+// skipped. Nothing is known after a step whose failure does not end the list, as in finally.
 func (s *scope) pass(step *saga.Step, in *scope) {
 	switch {
-	case step.Continue:
+	case step.Continue, s.end:
 	case in.gives == expr.Never():
 		s.assume(step.When, false)
 	case step.When == nil:
