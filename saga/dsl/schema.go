@@ -177,7 +177,7 @@ func fill(doc, v any) any {
 			if have, ok := value[name]; ok {
 				filled[name] = fill(inner, have)
 			} else if def, ok := inner["default"]; ok {
-				filled[name] = def
+				filled[name] = fill(inner, def) // the default may be an object with defaults of its own
 			}
 		}
 		return filled

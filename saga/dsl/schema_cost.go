@@ -249,6 +249,7 @@ func (b *budget) defaults(doc, v any) {
 				b.defaults(inner, have)
 			} else if def, ok := inner["default"]; ok && b.left >= 0 {
 				b.left -= weight(def)
+				b.defaults(inner, def)
 			}
 		}
 	case []any:

@@ -152,6 +152,7 @@ func TestSchemaTooCostly(t *testing.T) {
 		{"a pattern", `{"items":{"pattern":".{0,500}.{0,400}y"}}`, `["` + strings.Repeat("x", 20_000) + `"]`},
 		{"an enum", `{"items":{"enum":[` + strings.Repeat("1e9999,", 200) + `"a"]}}`, "[" + strings.Repeat("1e9998,", 20) + "1]"},
 		{"defaults", `{"items":{"properties":{"a":{"default":"` + strings.Repeat("x", 1000_000) + `"}}}}`, "[" + strings.Repeat("{},", 1000) + "{}]"},
+		{"defaults of a default", `{"properties":{"l":{"default":[` + strings.Repeat("{},", 1000) + `{}],"items":{"properties":{"a":{"default":"` + strings.Repeat("x", 100_000) + `"}}}}}}`, "{}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := must(compileSchema(decodeJSON([]byte(tt.schema))))

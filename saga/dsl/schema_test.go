@@ -91,6 +91,8 @@ func TestApply(t *testing.T) {
 		{"many digits", short, `{"id":"x","who":{"name":"n"},"n":` + strings.Repeat("9", 5000) + `}`, "/n number_too_large"},
 		{"json schema", long, `{"a":2,"c":"x","z":1}`, `{"a":2,"b":5,"c":"x","z":1}`},
 		{"json schema findings", long, `{"a":0,"c":"w","d":"no uri"}`, "/a minimum\n/c enum\n/d format"},
+		{"defaults in a default", `input_schema: {properties: {c: {type: object, default: {}, properties: {n: {type: integer, default: 5}}}, l: {default: [{}, {x: 2}], items: {properties: {x: {default: 1}}}}}}`,
+			`{}`, `{"c":{"n":5},"l":[{"x":1},{"x":2}]}`},
 		{"any", "input: any", `3`, `3`},
 		{"no schema", "", `3`, `3`},
 	}
