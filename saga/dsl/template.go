@@ -62,10 +62,15 @@ func (p *parser) template(n *Node, s *scope, at Place) *expr.Template {
 
 // typedTemplate compiles a value that must be of some kinds.
 func (p *parser) typedTemplate(n *Node, s *scope, at Place, w want) *expr.Template {
-	if n.IsText() && strings.Contains(n.value, "$") {
-		return p.text(n, 0, s, at, w)
+	if !n.IsText() {
+		return p.template(n, s, at)
 	}
-	return p.template(n, s, at)
+	errs := len(p.errs)
+	t := p.text(n, 0, s, at, w)
+	if parts := t.Parts(); len(p.errs) == errs && !p.options.Stored && w.kinds&expr.KindString == 0 && (len(parts) != 1 || parts[0].Program == nil) {
+		p.fail(n, w.code, w.rule+", not text: write one ${…} and nothing around it")
+	}
+	return t
 }
 
 // want is the required type of a template, and the error for another type.
