@@ -38,6 +38,9 @@ func decode(d *dsl.Decoder) saga.Body {
 			d.Fail(n, "bad_duration", "%s", err)
 		}
 	}
+	if kinds, _ := until.Type().Kinds(); kinds&expr.KindString == 0 && !d.Stored() {
+		d.Fail(n, expr.CodeWrongType, "sleep takes text such as 5m, or a timestamp, not %s: write the unit after it, as in ${…}s", kinds)
+	}
 	d.Gives(expr.Exactly(expr.KindNull))
 	return &Body{until: until}
 }
