@@ -155,7 +155,7 @@ func (p *planner) step() (over bool, err error) {
 	if waits != nil {
 		return false, p.message(waits)
 	}
-	ds := p.m.Decide()
+	ds := slices.DeleteFunc(p.m.Decide(), p.blocks)
 	if len(ds) == 0 || p.m.forward.over() && p.m.finally.over() {
 		return true, nil
 	}
@@ -177,6 +177,17 @@ func (p *planner) step() (over bool, err error) {
 		return false, p.pretend(n.path, d.Entry.Title+": "+d.Entry.Detail)
 	}
 	return true, nil
+}
+
+// blocks reports whether a decision is that a step waits for a person because it fails after the
+// pivot. The plan goes no further there, as it does not after a failure before the pivot.
+func (p *planner) blocks(d Decision) bool {
+	e, ok := d.(Escalate)
+	if !ok {
+		return false
+	}
+	n := p.m.steps[e.Entry.Path]
+	return n != nil && n.forward.state == blocked
 }
 
 // first returns the decision that can be carried out at once, or else the first wait.
@@ -360,6 +371,9 @@ func (p *planner) outcome(r Draft) (over bool, err error) {
 		if p.m.outline.vague[r.Path] != "" && d.Error == nil || open {
 			return false, p.ended(r, d)
 		}
+		if d.Error != nil && n.block.broken == nil {
+			p.annotate(r.Path, failing(d.Error))
+		}
 		return false, p.write(r)
 	case d.Error != nil && (d.Error.Code == codeBudget || d.Error.Code == codeUnknown || open):
 		return false, p.pretend(r.Path, failing(d.Error))
@@ -388,11 +402,18 @@ func (p *planner) ended(r Draft, d saga.OutcomeData) error {
 			d.Output = placeholder(r.Path)
 		}
 	}
-	if i := slices.IndexFunc(p.plan.Steps, func(s PlannedStep) bool { return s.Path == r.Path }); i >= 0 && p.m.outline.vague[r.Path] != "" {
-		p.plan.Steps[i].Note = p.m.outline.vague[r.Path] // for a repeat, known only at its end
+	if vague := p.m.outline.vague[r.Path]; vague != "" {
+		p.annotate(r.Path, vague) // for a repeat, known only at its end
 	}
 	r.Data = d
 	return p.write(r)
+}
+
+// annotate sets the note of a step that is listed.
+func (p *planner) annotate(path, note string) {
+	if i := slices.IndexFunc(p.plan.Steps, func(s PlannedStep) bool { return s.Path == path }); i >= 0 {
+		p.plan.Steps[i].Note = note
+	}
 }
 
 // failing returns the note of a step that will fail, or that may fail.

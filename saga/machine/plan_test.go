@@ -310,6 +310,29 @@ steps:
 	}
 }
 
+// A plan ends at a step that fails after the pivot, where the saga would wait for a person.
+func TestPlanThatFailsAfterThePivot(t *testing.T) {
+	for name, step := range map[string]string{
+		"a missing field":  `set: "${steps.pay.output.id}"`,
+		"a fail":           `when: steps.pay.output.bad, fail: no`,
+		"a loop's maximum": `repeat: {until: steps.x.output == 2, max: 2}, steps: [{id: x, set: 1}]`,
+	} {
+		p := makePlan(t, `saga: p
+steps:
+  - {id: pay, http: POST https://pay.example/, pivot: true}
+  - id: both
+    parallel:
+      - {id: note, `+step+`}
+      - {id: pause, sleep: 5s}
+  - {id: last, set: 1}
+`, `null`, map[string]json.RawMessage{"pay": json.RawMessage(`{"bad":true}`)})
+		got := strings.Join(lines(p), "\n")
+		if !strings.Contains(got, "(fails: ") || !strings.Contains(got, "pause sleep") || strings.Contains(got, "last") {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}
+
 func TestPlanCosts(t *testing.T) {
 	p := makePlan(t, `saga: p
 budget: 0.15 USD
