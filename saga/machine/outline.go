@@ -80,7 +80,7 @@ func outlineInput(def *saga.Definition, input json.RawMessage) (json.RawMessage,
 		v = map[string]any{}
 	}
 	if f, ok := def.Input.(saga.Filler); ok {
-		v = f.Fill(v)
+		v, _ = expr.Decode(saga.Encode(f.Fill(v))) // a copy: placeholders must not get into the schema's defaults
 	}
 	var left []saga.Finding
 	for _, f := range wrong {

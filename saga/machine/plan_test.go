@@ -333,6 +333,20 @@ steps:
 	}
 }
 
+// A plan puts placeholders into a copy of the defaults: they would be in the input of later sagas.
+func TestPlanKeepsDefaults(t *testing.T) {
+	def, errs := dsl.Parse("d.yaml", []byte("saga: d\ninput_schema: {properties: {c: {default: {}, required: [n]}}}\nsteps: [{id: s, set: '${input.c.n}'}]\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	if _, wrong := machine.BeginPlan(def, machine.StartOptions{Version: 1}); wrong != nil {
+		t.Fatal(wrong)
+	}
+	if d, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1}); len(wrong) != 1 {
+		t.Errorf("the start of a saga after the plan: %s, %v", d.Input, wrong)
+	}
+}
+
 func TestPlanCosts(t *testing.T) {
 	p := makePlan(t, `saga: p
 budget: 0.15 USD
