@@ -278,10 +278,19 @@ func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 		p.worst = p.worst.Add(cost)
 		return s
 	}
-	for range step.Retry.Attempts {
-		p.worst = p.worst.Add(cost)
-	}
+	p.worst = p.worst.Add(times(step.Retry.Attempts, cost))
 	return s
+}
+
+// times returns n × m. It takes log n additions, because a definition may allow a million attempts.
+func times(n int, m retry.Money) (product retry.Money) {
+	for ; n > 0; n /= 2 {
+		if n%2 == 1 {
+			product = product.Add(m)
+		}
+		m = m.Add(m)
+	}
+	return product
 }
 
 // node finds a step, even if it has no record yet.

@@ -347,6 +347,20 @@ func TestPlanKeepsDefaults(t *testing.T) {
 	}
 }
 
+// The worst case of very many attempts is not added up one by one, which would take minutes here.
+func TestPlanOfManyAttempts(t *testing.T) {
+	p := makePlan(t, `saga: p
+steps:
+  - id: l
+    foreach: "${1..3000}"
+    max_items: 3000
+    steps: [{id: a, http: GET https://a.example/1, cost: 0.01 USD, retry: 1000000}]
+`, `null`, nil)
+	if p.WorstCase != "30000000.00" {
+		t.Error(p.WorstCase)
+	}
+}
+
 func TestPlanCosts(t *testing.T) {
 	p := makePlan(t, `saga: p
 budget: 0.15 USD
