@@ -290,6 +290,9 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
+	if s == &n.forward && s.state == blocked && undecided(s.failure) {
+		n.redo = true // nothing says yet that the step is to run
+	}
 	if s == &n.forward && s.state == failed && s.failure != nil {
 		m.failedSteps = append(m.failedSteps, n)
 	}

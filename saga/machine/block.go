@@ -91,7 +91,8 @@ type node struct {
 	passed       bool   // its group has moved on or has ended
 	abandoned    bool   // a block around it failed while it was running; or its answer has changed
 	// reread is the answer of a step that was read again, and difference says where it differs from
-	// output. redo says that the step runs again, and stale, for an approval, why.
+	// output. redo says that the step runs again, or that its `when` is still to be evaluated, and
+	// stale, for an approval, why.
 	reread     json.RawMessage
 	answeredAt time.Time // while it is read again: the time of the answer before
 	difference string

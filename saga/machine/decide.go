@@ -171,7 +171,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 			yes, err = true, nil
 		}
 		if err != nil {
-			return m.refuse(n, expressionFailure("when", err))
+			return m.refuse(n, expressionFailure(whenKey, err))
 		}
 		if !yes {
 			return []Decision{Write{Record: Draft{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
@@ -761,7 +761,17 @@ func (m *Machine) result() (json.RawMessage, *saga.Failure) {
 }
 
 func expressionFailure(where string, err error) *saga.Failure {
-	return &saga.Failure{Code: codeExpression, Title: "`" + where + "` could not be evaluated", Detail: err.Error()}
+	return &saga.Failure{Code: codeExpression, Title: notEvaluated(where), Detail: err.Error()}
+}
+
+func notEvaluated(where string) string { return "`" + where + "` could not be evaluated" }
+
+const whenKey = "when"
+
+// undecided reports whether a step has failed because its `when` could not be evaluated, so that a
+// retry has to evaluate it again.
+func undecided(f *saga.Failure) bool {
+	return f != nil && f.Code == codeExpression && f.Title == notEvaluated(whenKey)
 }
 
 func asFailure(where string, err error) *saga.Failure {
