@@ -196,6 +196,8 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 			}
 		case n == nil || !n.hasOutcome():
 			refuse(step.ID, CodeNoOutcome, "it has no outcome that could be taken over: retry from "+step.ID+", or from a step before it")
+		case effects[step.ID].uncertain != nil:
+			refuse(effects[step.ID].uncertain.path, CodeUndoInDoubt, "its undo was sent, and it is unknown whether that took effect, so nothing can rely on the step: find out, undo it by hand, and start another saga")
 		case stays != nil && undone != nil:
 			refuse(stays.path, CodeEffectStays, stays.happened()+", and was not undone, but step "+undone.path+" was: undo it by hand, and start another saga")
 		case stays != nil && stays.isChild():
@@ -221,9 +223,9 @@ func (m *Machine) whyNotFrom(from string) string {
 	return fmt.Sprintf("no step %.100q can be retried from: name a step of the definition's `steps`", from)
 }
 
-// outcomes are a step of those at and in a step of the top level whose effect remains, and one
-// whose effect was undone; nil: there is none.
-type outcomes struct{ stays, undone *node }
+// outcomes are a step of those at and in a step of the top level whose effect remains, one of these
+// whose undo is in doubt, and one whose effect was undone; nil: there is none.
+type outcomes struct{ stays, uncertain, undone *node }
 
 // effectsByTop returns the outcomes of each step of the top level that has effects, by its id.
 func (m *Machine) effectsByTop() map[string]outcomes {
@@ -236,6 +238,9 @@ func (m *Machine) effectsByTop() map[string]outcomes {
 		o := list[top]
 		if _, ok := n.effect(); ok {
 			o.stays = cmp.Or(o.stays, n)
+			if n.compensation.doubt {
+				o.uncertain = cmp.Or(o.uncertain, n)
+			}
 		} else if n.compensation.state == done {
 			o.undone = cmp.Or(o.undone, n)
 		}
