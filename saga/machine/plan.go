@@ -18,8 +18,12 @@ import (
 	"recourse/saga/expr"
 )
 
-// maxPlanRecords limits the records of a plan, in case the saga never ends.
-const maxPlanRecords = 10_000
+// maxPlanRecords limits the records of a plan, in case the saga never ends, and maxPlanBytes their
+// data, because each iteration of a loop may send the whole input.
+const (
+	maxPlanRecords = 10_000
+	maxPlanBytes   = 32 << 20
+)
 
 // Plan is what a saga would do if every step succeeded with the given outputs. A value that is
 // unknown before the saga runs is a placeholder: ‹flight.id› is the field id of the output of step
@@ -82,6 +86,7 @@ type planner struct {
 	undo  bool // Undo is complete: the pivot was reached
 
 	records []journal.Record // all that were written, and the intents of compensations
+	bytes   int              // of their data
 }
 
 // MakePlan drives a saga of def, started with d (see [BeginPlan]) at the time at, to its end. Each
@@ -128,6 +133,10 @@ func (p *planner) run(d saga.StartedData) (Plan, error) {
 		if over {
 			return p.finish()
 		}
+		if p.bytes > maxPlanBytes {
+			p.note("the plan was cut after %d records, whose data has more than %d MiB", p.m.seq, maxPlanBytes>>20)
+			return p.finish()
+		}
 	}
 	p.note("the plan was cut after %d records", maxPlanRecords)
 	return p.finish()
@@ -139,8 +148,13 @@ func (p *planner) note(text string, args ...any) {
 
 func (p *planner) write(d Draft) error {
 	r, err := p.m.Append(d, p.at, "plan")
-	p.records = append(p.records, r)
+	p.keep(r)
 	return err
+}
+
+func (p *planner) keep(r journal.Record) {
+	p.records = append(p.records, r)
+	p.bytes += len(r.Data)
 }
 
 // step carries out the next decision. over is true if there is none, or if the saga would fail.
@@ -337,7 +351,7 @@ func (p *planner) compensation(path string) *Planned {
 		return u
 	}
 	u.Request, u.Key = request, key
-	p.records = append(p.records, journal.Record{Kind: journal.Intent, Path: path, Way: journal.Undo, Attempt: 1, Key: key, Node: "plan",
+	p.keep(journal.Record{Kind: journal.Intent, Path: path, Way: journal.Undo, Attempt: 1, Key: key, Node: "plan",
 		Data: saga.Encode(saga.IntentData{Request: request, RequestHash: request.Hash()})})
 	return u
 }

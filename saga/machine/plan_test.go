@@ -347,6 +347,27 @@ func TestPlanKeepsDefaults(t *testing.T) {
 	}
 }
 
+// A plan of a loop that sends a large input again and again is cut before it fills the memory.
+func TestPlanOfManyBytes(t *testing.T) {
+	def, errs := dsl.Parse("plan.yaml", []byte(`saga: p
+steps:
+  - id: l
+    foreach: "${1..1000}"
+    steps: [{id: a, http: PUT https://a.example/1, body: "${input}", compensate: {http: PUT https://a.example/2, body: "${input}"}}]
+`), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	data, _ := machine.BeginPlan(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)})
+	p, err := machine.MakePlan(def, data, nil, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.Steps); n < 100 || n > 200 || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "MiB") {
+		t.Errorf("%d steps, %v", n, p.Notes)
+	}
+}
+
 // The worst case of very many attempts is not added up one by one, which would take minutes here.
 func TestPlanOfManyAttempts(t *testing.T) {
 	p := makePlan(t, `saga: p
