@@ -1,10 +1,8 @@
 package compare
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -235,18 +233,37 @@ func put(into map[string]any, name string, doc json.RawMessage) {
 // requestOf returns the last request of a step without its key and the saga's id, which always
 // differ.
 func requestOf(m *machine.Machine, v *machine.StepView) (map[string]any, error) {
-	doc := slices.Clone(v.Input)
-	names := map[string]string{v.Key: "‹key›", m.ID().String(): "‹saga›", v.ReusedFrom: "‹saga›"}
-	for of, name := range names { // any order
-		if of != "" {
-			doc = bytes.ReplaceAll(doc, []byte(of), []byte(name))
-		}
-	}
 	var q saga.Request
-	if err := json.Unmarshal(doc, &q); err != nil {
+	if err := json.Unmarshal(v.Input, &q); err != nil {
 		return nil, fmt.Errorf("%w: request of %s: %w", saga.ErrUnreadable, v.Path, err)
 	}
-	return Request(q), nil
+	var names []string
+	// The key comes first, because it may contain an id.
+	for _, one := range [][2]string{{v.Key, "‹key›"}, {m.ID().String(), "‹saga›"}, {v.ReusedFrom, "‹saga›"}} {
+		if one[0] != "" {
+			names = append(names, one[0], one[1])
+		}
+	}
+	request, _ := renamed(Request(q), strings.NewReplacer(names...)).(map[string]any)
+	return request, nil
+}
+
+// renamed returns a decoded value with other names in its texts. An author's key may be any text,
+// so it must not be replaced in the JSON itself: a key such as 42 occurs in numbers, too.
+func renamed(v any, names *strings.Replacer) any {
+	switch v := v.(type) {
+	case string:
+		return names.Replace(v)
+	case []any:
+		for i := range v {
+			v[i] = renamed(v[i], names)
+		}
+	case map[string]any:
+		for name := range v { // any order
+			v[name] = renamed(v[name], names)
+		}
+	}
+	return v
 }
 
 // timed says when the step's own requests were sent and answered.
