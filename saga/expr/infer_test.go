@@ -178,3 +178,22 @@ func TestTypesAreSound(t *testing.T) {
 		t.Errorf("%d expressions were taken, %d of them with conditions, and %d evaluations ended well: the drawing is stale", taken, narrowed, ran)
 	}
 }
+
+// Items of a list that is surely empty have a type, too, whatever is done with them.
+func TestTypesOfNothing(t *testing.T) {
+	chk := &Check{Type: func(string) *Type { return anyType }}
+	for name, fn := range functions {
+		least, _ := fn.arity()
+		args := strings.TrimSuffix(strings.Repeat("#, ", max(least, 1)), ", ")
+		for _, src := range []string{"map([], %s(%s))", "map([], %s(%s)[0].x)", "map([], first(%s(%s)))"} {
+			if _, errs := Compile(fmt.Sprintf(src, name, args), chk); len(errs) > 0 && errs[0].Code == CodeSyntax {
+				t.Errorf("%s: %v", name, errs[0])
+			}
+		}
+	}
+	closed := Fields(map[string]*Type{"x": Exactly(KindString)}, nil)
+	open := Fields(map[string]*Type{"y": Items(Exactly(KindString)).With(KindAbsent, true)}, anyField)
+	if f := Both(closed, open).field("y"); f.kinds != KindAbsent {
+		t.Errorf("a field that only one of two schemas allows may be %s", f.kinds)
+	}
+}

@@ -46,8 +46,8 @@ type Type struct {
 var (
 	anyType    = openType(KindAny)
 	anyField   = openType(KindAny | KindAbsent)
-	absentType = &Type{kinds: KindAbsent}
-	noType     = &Type{} // for the items of an empty list
+	absentType = &Type{kinds: KindAbsent, items: anyType, rest: anyField}
+	noType     = openType(0) // for the items of an empty list
 )
 
 // openType returns a type of which only the kinds are known.
