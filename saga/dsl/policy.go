@@ -3,6 +3,7 @@ package dsl
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"recourse/retry"
@@ -141,12 +142,9 @@ func (p *parser) statuses(n *Node) []saga.StatusRange {
 				out = append(out, saga.StatusRange{From: from, To: from + 99})
 				continue
 			}
-			if item.kind == numberScalar || item.IsText() {
-				var rest int
-				if _, err := fmt.Sscanf(item.value[1:], "%02d", &rest); err == nil {
-					out = append(out, saga.StatusRange{From: from + rest, To: from + rest})
-					continue
-				}
+			if status, err := strconv.ParseUint(item.value, 10, 16); err == nil && (item.kind == numberScalar || item.IsText()) {
+				out = append(out, saga.StatusRange{From: int(status), To: int(status)})
+				continue
 			}
 		}
 		p.expect(item, `a status from 100 to 599 or a class such as "2xx"`)
