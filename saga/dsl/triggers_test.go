@@ -103,3 +103,13 @@ func FuzzCron(f *testing.F) {
 		}
 	})
 }
+
+// A field that only one alternative of a schema requires need not be given.
+func TestInputOfOneAlternative(t *testing.T) {
+	for _, other := range []string{"{not: {required: [mail]}}", "{}", "{type: object}", "{required: [mail]}"} {
+		src := "saga: x\ninput_schema: {anyOf: [{required: [id]}, " + other + "]}\ntriggers: [{cron: 0 9 * * *, input: {note: \"${event.time}\"}}]\nsteps: [{id: a, set: 1}]\n"
+		if _, errs := dsl.Parse("x", []byte(src), options()); errs != nil {
+			t.Errorf("%s: %v", other, errs)
+		}
+	}
+}

@@ -257,7 +257,7 @@ func (j *joiner) objects(out, a, b *Type) {
 	out.fields = make(map[string]*Type, len(a.fields)+len(b.fields))
 	for _, name := range slices.Concat(a.names(), b.names()) {
 		if out.fields[name] == nil {
-			out.fields[name] = in.join(a.field(name), b.field(name))
+			out.fields[name] = in.join(a.possible(name), b.possible(name))
 		}
 	}
 	j.left = in.left
@@ -267,8 +267,28 @@ func (j *joiner) objects(out, a, b *Type) {
 	case b.rest == nil:
 		out.rest = a.rest
 	default:
-		out.rest = j.join(a.rest, b.rest)
+		out.rest = j.join(a.others(), b.others())
 	}
+}
+
+// possible is field for a value of which other values are known to have the field: if nothing is
+// known about this one, it may lack it.
+func (t *Type) possible(name string) *Type {
+	if f, declared := t.fields[name]; declared {
+		return f
+	}
+	if t.rest != nil {
+		return t.others()
+	}
+	return absentType
+}
+
+// others returns the type of the fields that are not declared, of which there may be some.
+func (t *Type) others() *Type {
+	if t.rest == anyType {
+		return anyField
+	}
+	return t.rest
 }
 
 // Both returns the type of a value that has type a and type b. A kind that is sure in one of them
