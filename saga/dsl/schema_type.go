@@ -62,7 +62,22 @@ func (r *schemaReader) read(doc any, filled bool) *expr.Type {
 		}
 		t = expr.Both(t, either)
 	}
+	if r.taken && filled { // the default comes before any rule that requires the field
+		t = t.Optional(defaulted(rules))
+	}
 	return t
+}
+
+// defaulted lists the properties that have a default.
+func defaulted(rules map[string]any) (names []string) {
+	properties, _ := rules["properties"].(map[string]any)
+	for name, doc := range properties { // any order
+		inner, _ := doc.(map[string]any)
+		if _, has := inner["default"]; has {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // ref follows a reference into the schema itself.

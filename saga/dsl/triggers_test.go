@@ -104,6 +104,16 @@ func FuzzCron(f *testing.F) {
 	})
 }
 
+// A field with a default need not be given, whichever part of the schema requires it.
+func TestInputWithDefaults(t *testing.T) {
+	for _, rules := range []string{"required: [id]", "allOf: [{required: [id]}]", "$ref: '#/$defs/x', $defs: {x: {required: [id]}}"} {
+		src := "saga: x\ninput_schema: {" + rules + ", properties: {id: {type: string, default: none}}}\ntriggers: [{cron: 0 9 * * *, input: {note: \"${event.time}\"}}]\nsteps: [{id: a, set: 1}]\n"
+		if _, errs := dsl.Parse("x", []byte(src), options()); errs != nil {
+			t.Errorf("%s: %v", rules, errs)
+		}
+	}
+}
+
 // A field that only one alternative of a schema requires need not be given.
 func TestInputOfOneAlternative(t *testing.T) {
 	for _, other := range []string{"{not: {required: [mail]}}", "{}", "{type: object}", "{required: [mail]}"} {

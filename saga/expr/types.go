@@ -131,6 +131,21 @@ func (t *Type) OfFields(fields map[string]*Type, rest *Type) *Type {
 	return &out
 }
 
+// Optional returns t for objects that may lack these fields, if they are declared.
+func (t *Type) Optional(names []string) *Type {
+	if len(names) == 0 {
+		return t
+	}
+	out := *t
+	out.fields = maps.Clone(t.fields)
+	for _, name := range names {
+		if f, declared := t.fields[name]; declared {
+			out.fields[name] = f.With(KindAbsent, false)
+		}
+	}
+	return &out
+}
+
 // Doubted returns t with no kind sure.
 func (t *Type) Doubted() *Type {
 	out := *t
