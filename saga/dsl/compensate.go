@@ -47,7 +47,7 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("undo_within"); v != nil {
 		c.UndoWithin, _ = p.duration(v, time.Millisecond)
 	}
-	c.NeedsOutput = undo.uses.output
+	c.NeedsOutput, c.OutputPaths = undo.uses.output, undo.uses.paths
 	step.Compensate = c
 }
 

@@ -46,7 +46,10 @@ type scope struct {
 }
 
 // uses collects the names that the templates of a compensation use.
-type uses struct{ output bool }
+type uses struct {
+	output bool
+	paths  [][]string // of `output`
+}
 
 func (s *scope) child() *scope {
 	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses, noPivot: s.noPivot}
@@ -231,6 +234,9 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 		}
 		if s.uses != nil && (r.Root == "output" || r.Root == "steps" && len(r.Path) > 0 && s.inside(r.Path[0])) {
 			s.uses.output = true
+			if r.Root == "output" {
+				s.uses.paths = append(s.uses.paths, r.Path)
+			}
 		}
 	}
 }

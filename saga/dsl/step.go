@@ -135,6 +135,8 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("compensate"); v != nil {
 		step.Compensate = nil
 		p.compensate(v, s, step)
+	} else {
+		p.undoneByAction(n, step)
 	}
 	if asking, ok := step.Body.(Asking); ok {
 		asking.Asks(step)

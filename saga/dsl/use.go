@@ -1,10 +1,12 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -133,6 +135,21 @@ func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 				c.ID = d.s.self
 				to.Compensate = &c
 			}
+		}
+	}
+}
+
+// undoneByAction checks that the output which a step has in place of its action's has what the
+// action's compensation reads.
+func (p *parser) undoneByAction(n *Node, step *saga.Step) {
+	at := cmp.Or(n.Get("output"), n.Get("expect"))
+	if step.Use == nil || step.Compensate == nil || at == nil || p.options.Stored {
+		return
+	}
+	for _, path := range step.Compensate.OutputPaths {
+		if has, lacks := p.output(step.ID).Lacks(path); lacks {
+			p.fail(at, expr.CodeUnknownField, fmt.Sprintf("the compensation of action %s reads output.%s, and with this the output has no %q: keep it in the output, or write compensate, too", step.Use.Action, strings.Join(path, "."), path[has]))
+			return
 		}
 	}
 }

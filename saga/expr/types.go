@@ -146,6 +146,21 @@ func (t *Type) Optional(names []string) *Type {
 	return &out
 }
 
+// Lacks returns how many parts of a path of fields a value of type t can have, and whether those
+// are not all: then no value has the next one.
+func (t *Type) Lacks(path []string) (has int, lacks bool) {
+	for i, name := range path {
+		if t.kinds&^KindNull == 0 {
+			return i, false
+		}
+		if t.kinds&KindObject == 0 || t.field(name).kinds == KindAbsent {
+			return i, true
+		}
+		t = t.field(name).present()
+	}
+	return len(path), false
+}
+
 // Doubted returns t with no kind sure.
 func (t *Type) Doubted() *Type {
 	out := *t
