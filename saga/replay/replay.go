@@ -154,6 +154,8 @@ type recording struct {
 	timers   map[timer][]*journal.Record  // that fired and are not used up
 	refused  map[int64]bool               // the seqs of commands that were refused
 	planned  map[plannedTimer]bool        // the timers that the saga has set, whether they fired or not
+	records  int                          // how many there are
+	bytes    int                          // of their data
 }
 
 // attempt identifies an attempt of a track.
@@ -218,7 +220,9 @@ func read(records []journal.Record) (*recording, error) {
 	if records[len(records)-1].Kind != journal.Finished {
 		return nil, ErrNotEnded
 	}
+	r.records = len(records)
 	for i := range records {
+		r.bytes += len(records[i].Data)
 		if err := r.add(&records[i]); err != nil {
 			return nil, fmt.Errorf("record %d: %w", records[i].Seq, err)
 		}

@@ -215,3 +215,16 @@ func BenchmarkAgainst(b *testing.B) {
 		}
 	}
 }
+
+// A replay against a definition whose loop computes much more than what was recorded is given up
+// before it fills the memory.
+func TestTooLong(t *testing.T) {
+	records := record(t, order, nil)
+	const loop = "steps:\n  - {id: l, foreach: \"${1..%s}\", steps: [{id: x, set: \"${1..9999}\"}]}\n"
+	for n, want := range map[string]bool{"100": false, "1000": true} {
+		_, err := replay.Against(parse(t, changed(t, "steps:\n", strings.Replace(loop, "%s", n, 1))), id, records, replay.Options{})
+		if (err != nil) != want {
+			t.Errorf("%s iterations: %v", n, err)
+		}
+	}
+}

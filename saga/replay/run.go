@@ -36,7 +36,15 @@ type run struct {
 	waits    []string       // the paths of waits that the journal does not have
 	costs    []string
 	place    int64 // the highest seq of the journal that was replayed
+	bytes    int   // of the data of the records that the replay has written
 }
+
+// Limits of what a replay writes in addition to what was recorded. A changed definition may have a
+// loop that sends nothing and has very many iterations, or very large outputs.
+const (
+	moreRecords = 200_000
+	moreBytes   = 64 << 20
+)
 
 // differs is a difference that ends a replay.
 type differs struct{ Result }
@@ -48,10 +56,9 @@ func (d *differs) Error() string { return string(d.Verdict) + ": " + d.Detail }
 func (r *run) result() (Result, error) {
 	r.made, r.emitted, r.asked = make(map[attempt]bool), make(map[string]bool), make(map[string]int)
 	err := r.start()
-	// A definition whose loop never ends within what was recorded is cut off.
 	for steps := 0; err == nil && !r.m.Ended(); steps++ {
-		if steps > 1_000_000 {
-			return Result{}, errors.New("the replay does not end")
+		if steps > r.rec.records+moreRecords || r.bytes > r.rec.bytes+moreBytes {
+			return Result{}, fmt.Errorf("the replay has become too long: %d records, and %d in the journal", r.m.Seq(), r.rec.records)
 		}
 		err = r.step()
 	}
@@ -120,7 +127,8 @@ func (r *run) append(d machine.Draft) error {
 	if o, ok := d.Data.(saga.OutcomeData); ok {
 		r.costs = append(r.costs, o.Cost)
 	}
-	_, err := r.m.Append(d, r.now, "replay")
+	rec, err := r.m.Append(d, r.now, "replay")
+	r.bytes += len(rec.Data)
 	return err
 }
 
