@@ -406,6 +406,10 @@ func (p *planner) outcome(r Draft) (over bool, err error) {
 		p.plan.Steps = append(p.plan.Steps, s)
 		return false, p.write(r)
 	case !call && d.Output != nil && (n == nil || n.first == 0): // not the end of a wait, which is listed already
+		if stub := p.stub(r.Path); stub != nil {
+			d.Output = stub
+			r.Data = d
+		}
 		s := p.describe(r.Path, retry.Money{})
 		s.Output = d.Output
 		p.plan.Steps = append(p.plan.Steps, s)

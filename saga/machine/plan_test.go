@@ -310,6 +310,18 @@ steps:
 	}
 }
 
+// A stub is the output of a step that computes it, too.
+func TestPlanStubsWhatIsComputed(t *testing.T) {
+	p := makePlan(t, `saga: p
+steps:
+  - {id: draw, set: "${random(6)}"}
+  - {id: next, set: "${steps.draw.output + 1}"}
+`, `null`, map[string]json.RawMessage{"draw": json.RawMessage(`4`)})
+	if d := cmp.Diff([]string{"draw set = 4", "next set = 5"}, lines(p)); d != "" {
+		t.Error(d)
+	}
+}
+
 // A plan ends at a step that fails after the pivot, where the saga would wait for a person.
 func TestPlanThatFailsAfterThePivot(t *testing.T) {
 	for name, step := range map[string]string{
