@@ -110,6 +110,35 @@ func TestCronAfterACrash(t *testing.T) {
 	again.want(`d "2026-03-02T08:30:00Z"`)
 }
 
+// The same holds if a new version has its triggers in another order when the node is back: what was
+// fired is not fired again, and not taken for the firing of the trigger that is now in its place.
+func TestCronAfterACrashAndAChange(t *testing.T) {
+	r := newRig(t)
+	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: 1}, {cron: '30 8 * * *', input: 2}]")
+	c := NewCron(r.Starter)
+	r.cfg.Store = dying{r.cfg.Store, r}
+	r.clock.set("2026-03-02T08:30:00Z")
+	if err := c.fire(t.Context()); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	r.want("d 1")
+	again := another(t, r.clock, r.store)
+	again.publish("saga: d\ntriggers: [{cron: '30 8 * * *', input: 2}, {cron: '30 * * * *', input: 1}]")
+	again.fire(NewCron(again.Starter), "2026-03-02T08:30:20Z")
+	again.want("d 1", "d 2")
+}
+
+// dying is the store of a process that dies before it notes a firing, and starts nothing after it.
+type dying struct {
+	Store
+	rig *rig
+}
+
+func (d dying) SetFired(context.Context, string, time.Time) error {
+	d.rig.fails = errDied
+	return errDied
+}
+
 var errDied = errors.New("died")
 
 // forgetful is the store of a process that dies before it notes a firing.
