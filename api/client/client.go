@@ -69,11 +69,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (HTTP %d, %s)", e.Title, e.Detail, e.Status, e.Code)
 }
 
+// unsendable is the error of a request that cannot be made, such as one whose input has no JSON.
+type unsendable struct{ error }
+
+// Unwrap returns the cause.
+func (u *unsendable) Unwrap() error { return u.error }
+
 // temporary reports whether a retry may succeed: the server is down or overloaded, or a request
 // with the same key is in flight.
 func temporary(err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Code == "key_in_flight"
+	}
+	if _, ok := errors.AsType[*unsendable](err); ok {
+		return false
 	}
 	return err != nil
 }
@@ -225,7 +234,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any, hea
 	if in != nil {
 		var err error
 		if body, err = encode(in); err != nil {
-			return err
+			return &unsendable{err}
 		}
 	}
 	b, err := c.send(ctx, method, path, "application/json", body, header...)
@@ -235,17 +244,29 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any, hea
 	return json.Unmarshal(b, out)
 }
 
+// request makes a request with the client's key.
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err == nil && req.URL.Host == "" {
+		err = fmt.Errorf("%q is no server's address: write a URL such as http://127.0.0.1:8080", c.url)
+	}
+	if err != nil {
+		return nil, &unsendable{err}
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	return req, nil
+}
+
 // send sends a request and returns the response; with an error, what has arrived of it.
 func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, header ...string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	req, err := c.request(ctx, method, path, body)
 	if err != nil {
 		return nil, err
 	}
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", contentType)
-	}
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])

@@ -110,12 +110,11 @@ func (s *Session) attempt(ctx context.Context, step Step, w Work, do func(contex
 	var cost spent
 	output, failed := do(context.WithValue(ctx, spentKey{}, &cost), w)
 	end := map[string]any{"status": "succeeded", "output": output, "attempt": w.Attempt}
-	if failed == nil {
-		if _, err := encode(output); err != nil {
-			failed = err
-		} else if step.UndoOf != nil {
-			end["compensate"] = step.UndoOf(output)
-		}
+	if failed == nil && step.UndoOf != nil {
+		end["compensate"] = step.UndoOf(output)
+	}
+	if failed == nil { // a result that cannot be reported leaves the step in doubt
+		_, failed = encode(end)
 	}
 	if failed != nil {
 		end = map[string]any{"attempt": w.Attempt, "status": "in_doubt", "error": failed.Error()}

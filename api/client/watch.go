@@ -65,15 +65,12 @@ var errStopped = errors.New("stopped")
 // events reads the journal's event stream until it breaks off. ended says that there are no more
 // records.
 func (c *Client) events(ctx context.Context, id string, after *int64, record func(Record) bool) (ended bool, _ error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/v1/sagas/"+url.PathEscape(id)+"/journal", nil)
+	req, err := c.request(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id)+"/journal", nil)
 	if err != nil {
 		return false, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Last-Event-ID", strconv.FormatInt(*after, 10))
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
-	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return false, err

@@ -1,0 +1,43 @@
+package client_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"recourse/api/client"
+)
+
+// A request that cannot be made is not repeated until the context is done, as one is whose server is
+// down.
+func TestUnsendable(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for name, start := range map[string]func(ctx context.Context) error{
+		"an input without JSON": func(ctx context.Context) error {
+			_, err := client.New(server.URL, "").Start(ctx, client.Start{Definition: "d", Input: func() {}})
+			return err
+		},
+		"an address without http": func(ctx context.Context) error {
+			_, err := client.New("localhost:8080", "").Start(ctx, client.Start{Definition: "d"})
+			return err
+		},
+		"an address that is no URL": func(ctx context.Context) error {
+			_, err := client.New("127.0.0.1:8080", "").Get(ctx, "0193")
+			return err
+		},
+		"a journal at no URL": func(ctx context.Context) (err error) {
+			for _, err = range client.New("127.0.0.1:8080", "").Watch(ctx, "0193", 0) {
+			}
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := start(ctx); err == nil || ctx.Err() != nil {
+			t.Errorf("%s: %v, after %v", name, err, ctx.Err())
+		}
+		cancel()
+	}
+}
