@@ -137,6 +137,10 @@ func records(resp *http.Response, prefix string, last *string, show func([]byte)
 			Kind journal.Kind `json:"kind"`
 		}
 		if err := json.Unmarshal(raw, &head); err != nil {
+			// The scanner also returns the part of a line at which the connection broke.
+			if !lines.Scan() && lines.Err() != nil {
+				return false, fmt.Errorf("%w: %w", errCut, lines.Err())
+			}
 			return false, fmt.Errorf("%w: %w", export.ErrFormat, err)
 		}
 		if err := show(raw); err != nil {
