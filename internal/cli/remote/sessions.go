@@ -3,7 +3,6 @@ package remote
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -231,14 +230,8 @@ func (c *AbortSession) Run(a *cli.App) error {
 	} else {
 		a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
 	}
-	left := len(v.Residual) + len(v.Doubts)
-	switch {
-	case v.Status.Terminal() && left == 0 || c.Wait <= 0:
+	if c.Wait <= 0 {
 		return nil
-	case v.Status.Terminal():
-		return cli.Exit(cli.Failed, errors.New("effects remain: "+c.Command(a, "show "+v.ID)+" explains them"))
-	case len(v.Open) > 0:
-		return cli.Exit(cli.Failed, errors.New("a person has to decide: "+c.Command(a, "inbox --saga "+v.ID)))
 	}
-	return cli.Exit(cli.Failed, errors.New("the session is still being undone: "+c.Command(a, "show "+v.ID+" --follow")+" shows it live"))
+	return c.undone(a, &v, "the session")
 }

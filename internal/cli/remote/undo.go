@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -57,29 +56,52 @@ func (c *Undo) Run(a *cli.App) error {
 	if c.Plan {
 		return c.plan(a, cl)
 	}
-	header := make(map[string]string)
-	if c.Wait >= time.Second {
-		header["Prefer"] = fmt.Sprintf("wait=%d", int(min(c.Wait, time.Minute).Seconds()))
-	}
-	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "compensate"), Body: map[string]any{"reason": c.Reason}, Header: header})
+	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "compensate"), Body: map[string]any{"reason": c.Reason}})
 	if err != nil {
 		return err
 	}
-	if c.Machine() {
-		return a.Raw(r.Body)
-	}
 	var v machine.View
-	if err := json.Unmarshal(r.Body, &v); err != nil {
-		return fmt.Errorf("the server's response cannot be read: %w", err)
+	if err := r.Into(&v); err != nil {
+		return err
 	}
-	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
-	if v.UndoOf != "" {
-		a.Note("this saga undoes %s, which has succeeded", v.UndoOf)
+	if c.Wait > 0 && !v.Status.Terminal() {
+		id := v.ID
+		if r, v, err = cl.Await(id, c.Wait); err != nil {
+			return cli.Exit(cli.ExitCode(err), fmt.Errorf("the undo is accepted, but its end is not known: %w; %s shows it", err, c.Command(a, "show "+id+" --follow")))
+		}
 	}
-	for _, left := range v.Residual {
-		a.Note("%s remains: %s", left.Path, left.Why)
+	if c.Machine() {
+		if err := a.Raw(r.Body); err != nil {
+			return err
+		}
+	} else {
+		a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
+		if v.UndoOf != "" {
+			a.Note("this saga undoes %s, which has succeeded", v.UndoOf)
+		}
+		for _, left := range v.Residual {
+			a.Note("%s remains: %s", left.Path, left.Why)
+		}
 	}
-	return nil
+	if c.Wait <= 0 {
+		return nil
+	}
+	return c.undone(a, &v, "the saga")
+}
+
+// undone returns the error of a command that has waited until a saga's effects are undone: nil only
+// if they are.
+func (f ServerFlags) undone(a *cli.App, v *machine.View, what string) error {
+	left := len(v.Residual) + len(v.Doubts)
+	switch {
+	case v.Status.Terminal() && left == 0:
+		return nil
+	case v.Status.Terminal():
+		return cli.Exit(cli.Failed, errors.New("effects remain: "+f.Command(a, "show "+v.ID)+" explains them"))
+	case len(v.Open) > 0:
+		return cli.Exit(cli.Failed, errors.New("a person has to decide: "+f.Command(a, "inbox --saga "+v.ID)))
+	}
+	return cli.Exit(cli.Failed, errors.New(what+" is still being undone: "+f.Command(a, "show "+v.ID+" --follow")+" shows it live"))
 }
 
 // plan prints what would be undone. The exit code is Conflict if the saga cannot be undone.

@@ -1,0 +1,55 @@
+package remote
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/internal/cli"
+)
+
+// The exit code of `recourse undo` says whether the effects are undone, also if that takes longer than
+// the server waits for a response, and of a saga that has not ended.
+func TestUndoWaits(t *testing.T) {
+	t.Parallel()
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	for name, tt := range map[string]struct {
+		wait  time.Duration
+		reads []string // the responses to the reads; the last one is repeated
+		code  int
+		says  string
+	}{
+		"it is undone":      {time.Minute, []string{`"status": "compensating"`, `"status": "compensating"`, `"status": "succeeded"`}, cli.OK, ""},
+		"effects remain":    {time.Minute, []string{`"status": "failed", "residual": [{"path": "pay", "why": "refused"}]`}, cli.Failed, "effects remain: "},
+		"it lasts too long": {time.Millisecond, []string{`"status": "compensating"`}, cli.Failed, "the saga is still being undone: "},
+		"a person decides":  {time.Millisecond, []string{`"status": "stuck", "open": ["e1"]`}, cli.Failed, "a person has to decide: "},
+		"it does not wait":  {0, nil, cli.OK, ""},
+	} {
+		reads := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusAccepted)
+				_, _ = io.WriteString(w, `{"id": "`+id+`", "status": "compensating"}`)
+				return
+			}
+			if tt.reads == nil {
+				t.Errorf("%s: %s", name, r.URL)
+			}
+			_, _ = io.WriteString(w, `{"id": "`+id+`", `+tt.reads[min(reads, len(tt.reads)-1)]+"}")
+			reads++
+		}))
+		var out strings.Builder
+		app := cli.New(t.Context(), nil, strings.NewReader(""), &out, io.Discard)
+		err := (&Undo{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Saga: id, Reason: "r", Wait: tt.wait}).Run(app)
+		server.Close()
+		if err == nil != (tt.code == cli.OK) || err != nil && (cli.ExitCode(err) != tt.code || !strings.HasPrefix(err.Error(), tt.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.HasPrefix(out.String(), id+"  ") {
+			t.Errorf("%s: printed %q", name, out.String())
+		}
+	}
+}
