@@ -86,6 +86,8 @@ func (c *Replay) Run(a *cli.App) error {
 		return c.against(a)
 	case c.File == "":
 		return cli.Exit(cli.Usage, errors.New("name an exported journal, or give --against FILE to replay sagas of a server"))
+	case c.Sagas != "" || len(c.RefuseOn) > 0:
+		return cli.Exit(cli.Usage, errors.New("--sagas and --refuse-on are for --against FILE, which names the changed definition: give it, too"))
 	}
 	return c.story(a)
 }

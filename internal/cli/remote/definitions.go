@@ -61,6 +61,9 @@ type publishing struct {
 
 // Run checks all files first, so that an error in one of them publishes none.
 func (c *applyDefinitions) Run(a *cli.App) error {
+	if c.Replay < 0 || c.Replay == 0 && len(c.RefuseOn) > 0 {
+		return cli.Exit(cli.Usage, errors.New("--refuse-on says which results of a replay prevent the publishing: say with --replay how many sagas of each definition to replay; nothing was published"))
+	}
 	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -39,6 +40,9 @@ type ReplayFlags struct {
 
 // Replay replays sagas of the server against a definition in a file, and prints the results.
 func (f ReplayFlags) Replay(a *cli.App, server ServerFlags, o cli.OutputFlag, file string) error {
+	if f.Limit < 1 {
+		return cli.Exit(cli.Usage, errors.New("--limit is 1 or more: with fewer, no saga would be replayed"))
+	}
 	if _, err := verdicts(f.RefuseOn); err != nil {
 		return err
 	}
