@@ -1,10 +1,12 @@
 package secrets
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -14,8 +16,8 @@ import (
 const MinRedacted = 6
 
 // Redact returns text with every value that Get ever returned replaced by ***, in the forms in
-// which values appear in logs: as they are, inside JSON, and percent-encoded. Values shorter than
-// MinRedacted are not replaced.
+// which values appear in logs: as they are, quoted, inside JSON, and percent-encoded. Values shorter
+// than MinRedacted are not replaced.
 func (s *Source) Redact(text string) string { return s.given.redact(text) }
 
 // Known returns every value that Get ever returned and that Redact looks for, in no order. The
@@ -66,7 +68,8 @@ func (r *redactor) redact(text string) string {
 func newReplacer(values map[string]bool) *strings.Replacer {
 	var forms []string
 	for v := range values {
-		forms = append(forms, v, inJSON(v), url.QueryEscape(v), url.PathEscape(v))
+		quoted := strconv.Quote(v) // as the lines of a log in text are written
+		forms = append(forms, v, inJSON(v, true), inJSON(v, false), quoted[1:len(quoted)-1], url.QueryEscape(v), url.PathEscape(v))
 	}
 	// The replacer takes the first form that matches at a place. The longest must come first.
 	// Otherwise, if one secret is the beginning of another, the rest of the longer one would
@@ -84,10 +87,11 @@ func newReplacer(values map[string]bool) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-func inJSON(v string) string {
-	quoted, err := json.Marshal(v)
-	if err != nil || len(quoted) < 2 {
-		return v
-	}
-	return string(quoted[1 : len(quoted)-1])
+// inJSON returns the form inside JSON, with or without escapes for HTML.
+func inJSON(v string, html bool) string {
+	var quoted bytes.Buffer
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(html)
+	_ = e.Encode(v) // strings can always be encoded
+	return strings.TrimSuffix(strings.TrimPrefix(quoted.String(), `"`), "\"\n")
 }

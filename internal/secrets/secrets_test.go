@@ -2,7 +2,9 @@ package secrets
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,6 +154,26 @@ func TestRedact(t *testing.T) {
 	} {
 		if got := s.Redact(text); got != want {
 			t.Errorf("Redact(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A log in either format has no secret in it, whatever characters the secret has.
+func TestRedactLogs(t *testing.T) {
+	for _, secret := range []string{"plain-secret", `q"<&>€ /1`, `back\slash"&`, "tab\tand\x7f\u2028&"} {
+		s := mustNew(t, "", "RECOURSE_SECRET_A="+secret)
+		if _, err := s.Get("A"); err != nil {
+			t.Fatal(err)
+		}
+		for name, handler := range map[string]func(io.Writer) slog.Handler{
+			"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+			"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
+		} {
+			var line strings.Builder
+			slog.New(handler(&line)).Info("it happened", "error", "refused: "+secret+" is unknown")
+			if got := s.Redact(line.String()); !strings.Contains(got, "refused: *** is unknown") {
+				t.Errorf("%s: %s", name, got)
+			}
 		}
 	}
 }
