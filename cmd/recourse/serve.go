@@ -37,14 +37,8 @@ type serveCmd struct{ config.ServeFlags }
 // Run serves until the program is asked to stop, then drains.
 func (c *serveCmd) Run(a *cli.App, file *config.File) error {
 	process.CollectSeldom(a)
-	if c.RequireSync && !database.IsPostgres(c.Database) {
-		return cli.Exit(cli.Usage, errors.New("--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"))
-	}
-	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
-		return cli.Exit(cli.Usage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
-	}
-	if c.StalledAfter < time.Second {
-		return cli.Exit(cli.Usage, errors.New("--stalled-after is at least 1s"))
+	if err := c.Check(); err != nil {
+		return err
 	}
 	page, err := c.PageURL()
 	if err != nil {

@@ -83,11 +83,27 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 // NoArchive is the value of --archive with which expired sagas are deleted in any case.
 const NoArchive = "none"
 
+// Check returns an error if `serve` cannot start with the flags, whatever the database is like.
+func (c *ServeFlags) Check() error {
+	wrong := ""
+	switch {
+	case c.RequireSync && !database.IsPostgres(c.Database):
+		wrong = "--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"
+	case c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0:
+		wrong = "--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"
+	case c.StalledAfter < time.Second:
+		wrong = "--stalled-after is at least 1s"
+	case c.ArchiveWait < 0:
+		wrong = "--archive-wait is at least 0s"
+	default:
+		_, err := c.PageURL()
+		return err
+	}
+	return cli.Exit(cli.Usage, errors.New(wrong))
+}
+
 // OpenArchive opens the archive; nil if there is none.
 func (c *ServeFlags) OpenArchive(ctx context.Context) (archive.Bucket, error) {
-	if c.ArchiveWait < 0 {
-		return nil, cli.Exit(cli.Usage, errors.New("--archive-wait is at least 0s"))
-	}
 	if c.Archive == "" || c.Archive == NoArchive {
 		return nil, nil
 	}
@@ -96,6 +112,16 @@ func (c *ServeFlags) OpenArchive(ctx context.Context) (archive.Bucket, error) {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("--archive: %w", err))
 	}
 	return b, nil
+}
+
+// FindArchive returns an error if the archive cannot be opened, which is fs.ErrNotExist if it is yet
+// to be created. It creates nothing. named is false if there is none.
+func (c *ServeFlags) FindArchive(ctx context.Context) (named bool, err error) {
+	if c.Archive == "" || c.Archive == NoArchive {
+		return false, nil
+	}
+	_, err = archive.OpenReadOnly(ctx, c.Archive)
+	return true, err
 }
 
 // LaneCount returns the number of lanes for a database. SQLite runs one transaction at a time. Each

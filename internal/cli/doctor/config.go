@@ -3,9 +3,10 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"strings"
-	"time"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
@@ -25,8 +26,20 @@ func (d *doctor) configuration(context.Context) {
 	default:
 		d.ok("config", "%s: %s", d.cmd.Config, cli.Count(len(f.Values), "flag"))
 	}
-	if d.cmd.NodeLease < time.Second || d.cmd.Drain < 0 || d.cmd.Lanes < 0 {
-		d.wrong("config", "--node-lease is at least 1s, --drain at least 0s, --lanes at least 1", "")
+	if err := d.cmd.Check(); err != nil {
+		d.failed("config", err)
+	}
+}
+
+// archive checks where sagas go whose retention has ended.
+func (d *doctor) archive(ctx context.Context) {
+	switch named, err := d.cmd.FindArchive(ctx); {
+	case errors.Is(err, fs.ErrNotExist):
+		d.warn("archive", "there is no "+d.cmd.Archive+" yet", "serve makes it")
+	case err != nil:
+		d.failed("archive", fmt.Errorf("--archive: %w", err))
+	case named:
+		d.ok("archive", "%s is there", d.cmd.Archive)
 	}
 }
 

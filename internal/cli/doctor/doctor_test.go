@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/cli/config"
 	"recourse/internal/pgsync"
 	"recourse/internal/test/pgserver"
 )
@@ -38,6 +39,37 @@ func TestDoctorReplication(t *testing.T) {
 		if f.Check != "replication" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Fix == "") != (f.Result == fine) {
 			t.Errorf("%+v: %+v", tt.is, f)
 		}
+	}
+}
+
+// What `serve` refuses at once is an error.
+func TestDoctorFlags(t *testing.T) {
+	t.Parallel()
+	for text, set := range map[string]func(*Command){
+		"--require-sync needs PostgreSQL": func(c *Command) { c.RequireSync = true },
+		"--node-lease is at least 1s":     func(c *Command) { c.NodeLease = time.Millisecond },
+		"--stalled-after is at least 1s":  func(c *Command) { c.StalledAfter = 0 },
+		"--archive-wait is at least 0s":   func(c *Command) { c.ArchiveWait = -time.Hour },
+		"--public-url is a URL":           func(c *Command) { c.PublicURL = "sagas.example" },
+		"s3://sagas is not an archive":    func(c *Command) { c.Archive = "s3://sagas" },
+	} {
+		c := &Command{}
+		c.Database, c.NodeLease, c.StalledAfter = "recourse.db", 15*time.Second, 5*time.Minute
+		set(c)
+		d := &doctor{cmd: c, file: config.NewFile(nil)}
+		d.configuration(t.Context())
+		d.archive(t.Context())
+		if f := d.found[len(d.found)-1]; f.Result != broken || !strings.Contains(f.Text, text) {
+			t.Errorf("%s: %+v", text, d.found)
+		}
+	}
+	f := finding(t, func(d *doctor) {
+		d.cmd = &Command{}
+		d.cmd.Archive = t.TempDir() + "/new"
+		d.archive(t.Context())
+	})
+	if f.Check != "archive" || f.Result != unwise {
+		t.Errorf("%+v", f)
 	}
 }
 
