@@ -187,7 +187,7 @@ func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error)
 		}
 		of, seen := bySaga[id]
 		if !seen {
-			if of, _, err = v.entries(inboxFilter{Saga: id}, ""); err != nil {
+			if of, err = v.entriesOf(id); err != nil {
 				return nil, nil, err
 			}
 			bySaga[id] = of
@@ -200,6 +200,19 @@ func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error)
 		list = append(list, of[i])
 	}
 	return list, left, nil
+}
+
+// entriesOf reads all inbox entries of a saga.
+func (v *request) entriesOf(id string) (list []entry, err error) {
+	ask := url.Values{"limit": {"200"}, "saga": {id}}
+	for cursor, more := "", true; more; more = cursor != "" {
+		var got []entry
+		if got, cursor, err = v.inboxPart(ask, cursor); err != nil {
+			return nil, err
+		}
+		list = append(list, got...)
+	}
+	return list, nil
 }
 
 // part reads the next entries of a page's group, after From, and counts the entries after those, up

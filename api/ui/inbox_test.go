@@ -383,6 +383,20 @@ func TestBulkTooManyTicked(t *testing.T) {
 	x.post("/inbox/together", ticks...).want(200).has("Decide 100 entries together", "2 entries are left out", tooMany)
 }
 
+// A saga may have more entries than a page of the inbox.
+func TestBulkOfOneSaga(t *testing.T) {
+	x := newSite(t)
+	const many = 2*inboxPage + 3
+	x.publish(fmt.Sprintf("saga: pages\nsteps:\n  - id: each\n    foreach: [%s0]\n    as: n\n    max_parallel: %d\n    steps:\n      - {id: ok, approval: {title: \"Page ${n}?\"}}\n", strings.Repeat("1, ", many-1), many))
+	id := x.start("pages", `{}`)
+	x.until("all wait", func() bool { return len(x.saga(id).Open) == many })
+	ticks := []string{}
+	for _, e := range x.saga(id).Open {
+		ticks = append(ticks, "entry", id+"/"+e)
+	}
+	x.post("/inbox/together", ticks...).want(200).has(fmt.Sprintf("Decide %d entries together", many)).lacks("left out")
+}
+
 // Approvals that need data of their own are not decided in bulk.
 func TestBulkLeavesForms(t *testing.T) {
 	x := newSite(t)
