@@ -159,6 +159,8 @@ func confirmBulk(v *request) error {
 			why = "it needs a decision of its own"
 		case slices.ContainsFunc(forms.Fields(), func(f *controls.Control) bool { return f.Required }):
 			why = "its approval needs data of its own"
+		case len(page.Entries) > 0 && !sameDecisions(page.Entries[0].entryForms, forms):
+			why = "a decision means something else for it than for the first one, such as for a step that is undone"
 		}
 		if why != "" {
 			page.Left = append(page.Left, leftOut{e, why})
@@ -268,6 +270,17 @@ func placeOf(text string) place {
 func (p place) before(e entry) bool {
 	since := e.Since.UnixMilli()
 	return since > p.since || since == p.since && e.ID > p.id
+}
+
+// sameDecisions reports whether the outcomes that two entries have in common mean the same for both.
+// To leave out a step, for example, leaves its effect if the step is to be undone.
+func sameDecisions(a, b entryForms) bool {
+	others := b.Outcomes()
+	return !slices.ContainsFunc(a.Outcomes(), func(o outcome) bool {
+		return slices.ContainsFunc(others, func(other outcome) bool {
+			return other.Word == o.Word && (other.Title != o.Title || other.Then != o.Then)
+		})
+	})
 }
 
 // common returns the outcomes that every entry can have.

@@ -397,6 +397,25 @@ func TestBulkOfOneSaga(t *testing.T) {
 	x.post("/inbox/together", ticks...).want(200).has(fmt.Sprintf("Decide %d entries together", many)).lacks("left out")
 }
 
+// What a decision means is said once for all entries, so those for which it means something else are
+// left out.
+func TestBulkLeavesOtherMeanings(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	x.rule(status("POST", "/things", 401))
+	forward := x.start("asks", `{"n": 1}`)
+	x.waits(forward)
+	x.rule(status("DELETE", "/things", 401))
+	undo := x.start("asks", `{"n": 4}`)
+	x.waits(undo)
+	a := x.post("/inbox/together", "group", "held/asks").want(200).has("Decide 1 entry together", "1 entry is left out", "a decision means something else for it",
+		"The saga continues without the step.").lacks("The effect remains.")
+	if item := itemForm.FindStringSubmatch(a.body); item == nil || !strings.Contains(item[1], forward) {
+		t.Errorf("the entry is %q", item)
+	}
+	x.post("/inbox/together", "entry", undo+"/"+x.waits(undo)).want(200).has("Decide 1 entry together", ", undoing", "The effect remains.").lacks("left out")
+}
+
 // Approvals that need data of their own are not decided in bulk.
 func TestBulkLeavesForms(t *testing.T) {
 	x := newSite(t)
