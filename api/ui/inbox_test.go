@@ -196,6 +196,10 @@ func TestInboxApproval(t *testing.T) {
 	a := x.page("/inbox").want(200).has("Pay 12 EUR?", "Exact JSON that is approved", `&#34;amount&#34;: 12`, "Ada &amp; &lt;script&gt;").lacks("<script>alert")
 	to := "/sagas/" + id + "/steps/ok/approve"
 	a.has(pairsOf(a.hidden(to))["shown_hash"])
+	_, form, _ := strings.Cut(a.body, `action="`+to+`"`)
+	if first, _, _ := strings.Cut(form[strings.Index(form, "<button"):], ">"); !strings.Contains(first, "disabled") {
+		t.Errorf("Enter in a field of the form presses %s>", first)
+	}
 	x.post(to, append(a.hidden(to), "/data/limit", "12345678901234567890", "comment", "fine")...).want(303)
 	x.becomes(id, saga.Succeeded)
 	if got := string(x.saga(id).Output); !strings.Contains(got, `"limit":12345678901234567890`) {
