@@ -214,7 +214,8 @@ func raiseBudget(v *request) error {
 	id := f.Get("saga")
 	v.r.URL.RawQuery = queryOf(f.Get("back"))
 	body := map[string]any{"reason": f.Get("reason"), "budget": budgetOf(f)}
-	if err := v.raise(id, f.Get("seen"), body); err != nil {
+	applied, err := v.raise(id, f.Get("seen"), body)
+	if err != nil {
 		var p *rest.Problem
 		if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 			return err
@@ -222,26 +223,31 @@ func raiseBudget(v *request) error {
 		v.still = true
 		return v.inbox(p.Status, &tried{Do: "budget", Typed: f, Problem: p})
 	}
-	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+format.Short(id)+" is raised, and the saga continues.")
+	notice := "The budget of saga " + format.Short(id) + " is raised, and the saga continues."
+	if !applied {
+		notice = unread
+	}
+	return v.done("/inbox?"+v.r.URL.RawQuery, notice)
 }
 
 // raise changes a saga's budget if it is still the one that the user saw. Other changes of the saga
-// do not matter.
-func (v *request) raise(id, seen string, body any) error {
+// do not matter. applied is false if no node has read the command yet.
+func (v *request) raise(id, seen string, body any) (applied bool, _ error) {
 	at := rest.Path("v1", "sagas", id)
 	for range commandTries {
 		var view machine.View
 		if _, err := v.api.Get(at, &view); err != nil {
-			return err
+			return false, err
 		}
 		if budgetText(view.Cost) != seen {
-			return &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
+			return false, &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
 		}
-		if _, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), nil); !hasMoved(err) {
-			return err
+		r, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), nil)
+		if err == nil || !hasMoved(err) {
+			return err == nil && r.Status == http.StatusOK, err
 		}
 	}
-	return tooFast()
+	return false, tooFast()
 }
 
 // queryOf returns the query of a URL of the inbox, to return to.

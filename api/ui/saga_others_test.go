@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,6 +87,30 @@ func TestSagaQuarantined(t *testing.T) {
 	a := x.page(at).want(200).has("The saga makes no progress", "This program cannot read the saga", "cannot list them", "Resume…", "Cancel…")
 	x.post(at+"/command/resume", a.hidden(at+"/command/resume")...).want(303)
 	x.post(at+"/command/cancel", append(a.hidden(at+"/command/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
+}
+
+// deaf is an engine whose nodes read no messages.
+type deaf struct{ api.Engine }
+
+func (deaf) Send(context.Context, journal.Message) error { return nil }
+
+// A command that no node has read has no effect yet, and the page says so.
+func TestCommandsThatNoNodeReads(t *testing.T) {
+	x := newSite(t, func(a *api.Config, _ *Config) { a.Engine, a.Limits.Command = deaf{a.Engine}, 50*time.Millisecond })
+	x.publish("saga: naps\nsteps:\n  - {id: nap, sleep: 1h}\n")
+	at := "/sagas/" + x.start("naps", `null`)
+	x.until("it sleeps", func() bool { return strings.Contains(x.page(at).body, "the timer") })
+	x.post(at+"/command/pause", x.page(at).hidden(at+"/command/pause")...).want(303)
+	x.page(at).want(200).has("no node has read it").lacks("The saga is paused.")
+
+	x.publish(asks)
+	id := x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	x.post("/inbox/budget", append(x.page("/inbox").hidden("/inbox/budget"), "amount", "4.00 EUR", "reason", "r")...).want(303)
+	x.page("/inbox").want(200).has("no node has read it").lacks("is raised, and the saga continues")
+	at = "/sagas/" + id
+	x.post(at+"/command/budget", append(x.page(at).hidden(at+"/command/budget"), "amount", "4.00 EUR")...).want(303)
+	x.page(at).want(200).has("no node has read it").lacks("The budget is changed.")
 }
 
 // A refused compensation can be retried with another input from the page.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"recourse/api/rest"
@@ -162,12 +163,17 @@ func decideSession(v *request) error {
 		return v.refuseSession(f, &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "Choose what to do", Detail: "Nothing was done. Resume the session, or abort it."})
 	}
 	header := http.Header{"If-Match": {`"` + f.Get("etag") + `"`}}
-	if _, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, command), map[string]string{"reason": f.Get("reason")}, header, nil); err != nil {
+	var now machine.View
+	r, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, command), map[string]string{"reason": f.Get("reason")}, header, &now)
+	if err != nil {
 		if hasMoved(err) {
 			err = &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The session has changed since you opened the page",
 				Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
 		}
 		return v.refuseSession(f, err)
+	}
+	if seq, _ := strconv.ParseInt(f.Get("etag"), 10, 64); isUnread(r, now, seq) {
+		done = unread
 	}
 	return v.done(to, done)
 }
