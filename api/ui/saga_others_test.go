@@ -89,6 +89,26 @@ func TestSagaQuarantined(t *testing.T) {
 	x.post(at+"/command/cancel", append(a.hidden(at+"/command/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
 }
 
+// The page says of a step in doubt whether somebody has to find out what has become of it.
+func TestStepsInDoubt(t *testing.T) {
+	x := newSite(t)
+	const step = "steps:\n  - {id: make, http: \"POST ${vars.things}\", body: {}, "
+	x.publish("saga: shrugs\n" + step + "in_doubt: fail, on_error: continue}\n  - {id: nap, signal: com.shop.go}\n")
+	x.publish("saga: insists\n" + step + "in_doubt: retry, retry: {attempts: 3, initial: 1h}}\n")
+	const nobody, somebody = "Nobody has to act", "nothing is sent to find it out"
+	x.lose(0)
+	id := x.start("shrugs", `null`)
+	x.until("it has gone on", func() bool { return strings.Contains(x.page("/sagas/"+id).body, "the signal com.shop.go") })
+	x.page("/sagas/" + id).want(200).has(somebody).lacks(nobody)
+	x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", "1").want(202)
+	x.becomes(id, saga.Succeeded)
+	x.page("/sagas/" + id).want(200).has(somebody).lacks(nobody)
+	x.lose(0)
+	id = x.start("insists", `null`)
+	x.becomes(id, saga.Waiting)
+	x.page("/sagas/" + id).want(200).has(nobody).lacks(somebody)
+}
+
 // deaf is an engine whose nodes read no messages.
 type deaf struct{ api.Engine }
 

@@ -143,7 +143,7 @@ func (d *sagaPage) row(s machine.StepView, depth int) stepRow {
 			r.Entry = e.ID
 		}
 	}
-	r.Advice = advice(s, r.Entry != "")
+	r.Advice = d.advice(s, r.Entry != "")
 	if d.Session != nil {
 		if facts, ok := d.Session.calls[s.Path]; ok {
 			r.Call = &facts
@@ -192,10 +192,12 @@ func (r stepRow) short() stepRow {
 }
 
 // advice returns advice about a step that has not succeeded.
-func advice(s machine.StepView, asked bool) string {
+func (d *sagaPage) advice(s machine.StepView, asked bool) string {
 	switch {
 	case asked:
 		return "The step needs a person. The request and the possible decisions are at the top of this page."
+	case s.Status == machine.StepInDoubt && !d.finds(s):
+		return "Its effect may or may not have happened, and nothing is sent to find it out. Look for its key in the remote service."
 	case s.Status == machine.StepInDoubt:
 		return "Its effect may or may not have happened. Nobody has to act: the request is repeated with the same key, or the remote service is asked."
 	case s.Status == machine.StepUndoFail:
@@ -204,6 +206,13 @@ func advice(s machine.StepView, asked bool) string {
 		return "It is retried automatically, after the wait."
 	}
 	return ""
+}
+
+// finds reports whether the saga finds out itself whether a step in doubt has happened: it waits for
+// a response, or sends another request. It does not if the step has ended in doubt.
+func (d *sagaPage) finds(s machine.StepView) bool {
+	_, waits := d.wait(s, d.lastIntents([]machine.StepView{s}))
+	return waits && !d.ended()
 }
 
 // wasted returns the cost of a step's failed attempts; "" for none.
