@@ -122,7 +122,7 @@ func (f entryForms) Changed() []diff.Line {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
 	}
-	return diff.Lines(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Content()))
+	return revealed(diff.Lines(format.JSON(json.RawMessage(f.Typed("seen"))), format.JSON(f.Content())))
 }
 
 // Content returns all that an approval shows, except for its title, as JSON.

@@ -207,6 +207,28 @@ func TestInboxApproval(t *testing.T) {
 	}
 }
 
+// What a person approves has no characters that nobody sees, or that change how others read: here the
+// account 321 would read as 123.
+func TestInboxApprovalOfHiddenText(t *testing.T) {
+	x := newSite(t)
+	x.publish(`saga: hides
+input: {to: string}
+steps:
+  - id: ok
+    approval: {title: "Pay?", show: {to: "${input.to}", list: ["${input.to}"]}, covers: [pay]}
+  - {id: pay, http: "POST ${vars.things}", body: {to: "${input.to}"}, in_doubt: retry}
+`)
+	id := x.start("hides", `{"to": "account \u202e321"}`)
+	entry := x.waits(id)
+	for _, a := range []*answer{x.page("/inbox"), x.page("/sagas/" + id), x.post("/inbox/together", "entry", id+"/"+entry)} {
+		_, shown, _ := strings.Cut(a.want(200).body, "Pay?")
+		shown, _, _ = strings.Cut(shown, "<form") // which returns what was shown, as it is
+		if strings.Contains(shown, "\u202e") || !strings.Contains(shown, `account \u{202e}321`) {
+			t.Errorf("%s", shown)
+		}
+	}
+}
+
 func pairsOf(list []string) map[string]string {
 	m := map[string]string{}
 	for i := 0; i+1 < len(list); i += 2 {

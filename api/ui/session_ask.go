@@ -111,7 +111,7 @@ func (v *request) compare(p *askPage, request json.RawMessage) error {
 	return nil
 }
 
-// revealed shows the characters that a reader cannot see: prompts may differ only in them.
+// revealed shows the characters that a reader cannot see: texts may differ only in them.
 func revealed(lines []diff.Line) []diff.Line {
 	for i := range lines {
 		lines[i].Text = saga.VisibleText(lines[i].Text)

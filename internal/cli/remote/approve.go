@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
 
 	"recourse/internal/cli"
 	"recourse/internal/story"
@@ -116,18 +115,13 @@ func showRequest(a *cli.App, e InboxEntry) {
 	}
 }
 
-// indented formats JSON over several lines, without terminal control characters.
+// indented formats JSON over several lines, with the characters as escapes that a person cannot see.
 func indented(doc json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, doc, "  ", "  ") != nil {
-		return story.Short(string(doc), len(doc))
+		return story.Short(saga.VisibleText(string(doc)), 10*len(doc))
 	}
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return '\ufffd'
-		}
-		return r
-	}, b.String())
+	return saga.VisibleText(b.String())
 }
 
 // decide sends a decision and prints the step.

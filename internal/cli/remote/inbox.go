@@ -190,13 +190,13 @@ func printShown(a *cli.App, doc json.RawMessage) {
 		return
 	}
 	if len(names) == 0 || len(names) > mostShown {
-		printText(a, "shown: "+story.Short(string(doc), 200), 3)
+		printText(a, "shown: "+story.Short(saga.VisibleText(string(doc)), 200), 3)
 		return
 	}
 	for _, name := range names {
 		text := string(values[name])
 		_ = json.Unmarshal(values[name], &text) // a text without its quotes, other values as written
-		printText(a, "shown "+name+": "+story.Short(text, 200), 3)
+		printText(a, "shown "+saga.VisibleText(name)+": "+story.Short(saga.VisibleText(text), 200), 3)
 	}
 }
 
