@@ -301,6 +301,14 @@ func (s *server) identify(call *call) (caller, error) {
 	return caller{name: k.Name, role: k.Role, binding: k.Binding}, nil
 }
 
+// lapsed reports whether the caller of a long request would be refused now: its key has expired or
+// been revoked, or the server requires one meanwhile. While the store does not respond, it is not.
+func (s *server) lapsed(c echo.Context) bool {
+	_, err := s.identify(c.(*call))
+	p, ok := errors.AsType[*problem](err)
+	return ok && p.Status == http.StatusUnauthorized
+}
+
 // keyLock says whether requests need an API key. Once closed it stays closed while the process
 // lives, so that revoking the last key does not open the server to everyone.
 type keyLock struct {

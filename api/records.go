@@ -121,7 +121,7 @@ func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
 }
 
 // stream writes one event per record, with the seq as the event's id, until it has written
-// `finished`, the client disconnects or the server stops. A client that reconnects with
+// `finished`, the client disconnects, its key lapses or the server stops. A client that reconnects with
 // Last-Event-ID misses no record and gets none twice.
 func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	ctx := c.Request().Context()
@@ -171,6 +171,9 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 		case <-grown:
 		case <-poll.C:
 		case <-heartbeat.C:
+			if s.lapsed(c) {
+				return nil // the client's next request gets the reason
+			}
 			if _, err := w.Write([]byte(": still here\n\n")); err != nil {
 				return err
 			}

@@ -203,6 +203,44 @@ func TestStreamHeartbeatAndStop(t *testing.T) {
 	}
 }
 
+// A key that was revoked gets no more records: an event stream that it has open ends, as it does when
+// a server without keys gets its first one.
+func TestStreamOfARevokedKey(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		x := newFixture(t, func(c *Config) { c.Limits.Heartbeat, c.Limits.KeyPoll = 5*time.Millisecond, 1 })
+		x.publish(sleepDef)
+		id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		req := streamRequest(t, x.url+"/v1/sagas/"+id+"/journal").WithContext(ctx)
+		change := func() { addKey(x, "viewer", time.Time{}) }
+		if named {
+			k, secret := addKey(x, "viewer", time.Time{})
+			req.Header.Set("Authorization", "Bearer "+secret)
+			change = func() {
+				if err := x.store.RevokeKey(t.Context(), k.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		in, changed := bufio.NewScanner(resp.Body), false
+		for in.Scan() {
+			if strings.HasPrefix(in.Text(), ":") && !changed { // it goes on beyond a heartbeat
+				changed = true
+				change()
+			}
+		}
+		if !changed || in.Err() != nil {
+			t.Errorf("with a key %v: heartbeat %v, error %v", named, changed, in.Err())
+		}
+	}
+}
+
 func streamRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
