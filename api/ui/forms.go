@@ -180,7 +180,8 @@ func (f entryForms) Outcomes() []outcome {
 	if f.Kind == saga.InboxHeld {
 		words["retry"] = outcome{Title: "The credentials are fixed: send it again", Then: words["retry"].Then}
 	}
-	if f.Kind == saga.InboxInDoubt || f.Kind == saga.InboxExhausted && slices.Contains(f.Actions, "compensated") {
+	// Of a step, compensated is among the actions only if it is in doubt.
+	if !undo && (f.Kind == saga.InboxInDoubt || slices.Contains(f.Actions, "compensated")) {
 		o := words["skip"]
 		o.Then = "The saga continues, although the step stays in doubt. If the saga is undone later, the step is undone, too."
 		words["skip"] = o

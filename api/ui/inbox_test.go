@@ -117,6 +117,17 @@ func TestInboxHeld(t *testing.T) {
 	x.becomes(id, saga.Succeeded)
 }
 
+// To leave out a step whose earlier attempt is in doubt leaves it in doubt, also if the last one had the
+// wrong credentials.
+func TestInboxHeldInDoubt(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: both\nsteps:\n  - {id: make, http: \"POST ${vars.things}\", body: {}, in_doubt: retry, retry: {attempts: 3, initial: 1ms}}\n")
+	x.lose(0)
+	x.rule(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things"}, Skip: 1, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: 401}})
+	x.waits(x.start("both", `null`))
+	x.page("/inbox?kind=held").want(200).has("An earlier attempt may have had an effect", "although the step stays in doubt").lacks("The saga continues without the step.")
+}
+
 func TestInboxOnHold(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: holds\nsteps:\n  - {id: reserve, http: \"POST ${vars.things}\", body: {}, retry: none, on_error: hold}\n")
