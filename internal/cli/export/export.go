@@ -2,12 +2,10 @@
 package export
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -58,38 +56,10 @@ func ReadAll(r io.Reader) ([]Journal, error) {
 	return list.all, nil
 }
 
-// Values reads a JSON array, or JSON documents one after another.
+// Values reads JSON documents one after another: each is a value, an array of values, or a page of
+// the API with values. With an error it returns those before it.
 func Values(r io.Reader) ([]json.RawMessage, error) {
-	in := bufio.NewReader(io.LimitReader(r, maxExport))
-	first, err := firstByte(in)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(in)
-	if first != '[' {
-		return documents(d)
-	}
-	var raws []json.RawMessage
-	return raws, d.Decode(&raws)
-}
-
-func firstByte(in *bufio.Reader) (byte, error) {
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return 0, err
-		}
-		if strings.IndexByte(" \t\r\n", b) < 0 {
-			return b, in.UnreadByte()
-		}
-	}
-}
-
-// documents reads JSON documents one after another: records, or pages of them. With an error it
-// returns those before it.
-func documents(d *json.Decoder) ([]json.RawMessage, error) {
+	d := json.NewDecoder(io.LimitReader(r, maxExport))
 	var all []json.RawMessage
 	for {
 		var raw json.RawMessage
@@ -97,6 +67,11 @@ func documents(d *json.Decoder) ([]json.RawMessage, error) {
 			return all, nil
 		} else if err != nil {
 			return all, err
+		}
+		var list []json.RawMessage
+		if raw[0] == '[' && json.Unmarshal(raw, &list) == nil {
+			all = append(all, list...)
+			continue
 		}
 		var p struct {
 			Seq  *int64            `json:"seq"`
