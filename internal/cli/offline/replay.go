@@ -80,6 +80,12 @@ type Replay struct {
 // definition would have run.
 func (c *Replay) Run(a *cli.App) error {
 	switch {
+	case c.Against != "" && c.At != 0:
+		return cli.Exit(cli.Usage, errors.New("--at stops the story of a journal; --against replays all of it: give one of them"))
+	case c.Against != "" && c.File == "" && (c.Saga != "" || c.Definition != ""):
+		return cli.Exit(cli.Usage, errors.New("--saga and --definition are for an exported journal: name its file, too, or select sagas of a server with --sagas"))
+	case c.Against != "" && c.File != "" && c.Sagas != "":
+		return cli.Exit(cli.Usage, errors.New("--sagas selects sagas of a server: leave it out, or the exported journal"))
 	case c.Against != "" && c.File == "":
 		return c.ReplayFlags.Replay(a, c.ServerFlags, c.OutputFlag, c.Against)
 	case c.Against != "":
