@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -150,7 +151,11 @@ func (c *Client) open(r Call) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return nil, problemOf(resp.StatusCode, text)
+	err := problemOf(resp.StatusCode, text)
+	if p, ok := errors.AsType[*Problem](err); ok {
+		p.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After")) // or a date, from a proxy
+	}
+	return nil, err
 }
 
 // dropped reports whether an established connection ended without a response.

@@ -20,6 +20,8 @@ type Problem struct {
 	Errors []saga.Finding `json:"errors"`
 	Saga   string         `json:"saga"`
 	Step   string         `json:"step"`
+
+	retryAfter int // seconds, of the header; 0: none
 }
 
 // Error implements error, in the terms of the command line: one line, and one more for each finding
@@ -55,6 +57,16 @@ func Code(err error) string {
 		return ""
 	}
 	return p.Type[strings.LastIndexByte(p.Type, ':')+1:]
+}
+
+// passing reports whether the same request may succeed later without a change: the server is at its
+// limits, or cannot reach what it needs.
+func passing(err error) (*Problem, bool) {
+	p, ok := errors.AsType[*Problem](err)
+	if !ok || p.Type == "" || Code(err) == "definition_unusable" {
+		return nil, false
+	}
+	return p, p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable
 }
 
 // problemOf reads an error response and adds the exit code.

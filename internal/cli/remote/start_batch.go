@@ -165,6 +165,9 @@ func (b *batchRun) request(open []*batchStart) (again []*batchStart, wait time.D
 		body = append(append(body, s.text...), '\n')
 	}
 	r, err := b.cl.Do(Call{Method: http.MethodPost, Path: "/v1/sagas:batch", Body: body, Header: map[string]string{"Content-Type": "application/x-ndjson"}})
+	if p, ok := passing(err); ok { // the limits count the request, too
+		return open, max(time.Second, time.Duration(p.retryAfter)*time.Second), nil
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -179,7 +182,7 @@ func (b *batchRun) request(open []*batchStart) (again []*batchStart, wait time.D
 		}
 		s := open[n]
 		s.Key, s.Status, s.ID, s.Error = result.Key, result.Status, result.ID, result.Error
-		if s.Status == http.StatusTooManyRequests || s.Status == http.StatusServiceUnavailable {
+		if _, ok := passing(problemOf(s.Status, s.Error)); ok {
 			again, wait = append(again, s), max(wait, time.Second, time.Duration(result.RetryAfter)*time.Second)
 		}
 		n++

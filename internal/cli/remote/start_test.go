@@ -67,3 +67,32 @@ func TestStartLosesTheServer(t *testing.T) {
 		}
 	}
 }
+
+// A batch goes on when the server refuses a whole request because of its limits, and does not send
+// a start again that this server cannot run.
+func TestStartBatchAtTheLimits(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"type": "urn:recourse:problem:rate_limited", "title": "Too many requests", "status": 429}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"index": 0, "idempotency_key": "a", "status": 201, "id": "0193"}
+{"index": 1, "idempotency_key": "b", "status": 503, "error": {"type": "urn:recourse:problem:definition_unusable", "title": "This server cannot run the definition", "status": 503}}
+`)
+	}))
+	defer server.Close()
+	var out, errOut bytes.Buffer
+	app := cli.New(t.Context(), nil, strings.NewReader(`{"idempotency_key": "a"}`+"\n"+`{"idempotency_key": "b"}`), &out, &errOut)
+	err := (&Start{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Definition: "booking", Batch: "-"}).Run(app)
+	const want = `the server does not take 2 of the starts now: sending them again in 1s
+line 2: This server cannot run the definition
+1 started, 0 started before, 1 refused
+`
+	if cli.ExitCode(err) != cli.Failed || out.String() != "0193  a\n" || errOut.String() != want || requests != 2 {
+		t.Errorf("%d requests, exit %d: %v\n%s%s", requests, cli.ExitCode(err), err, out.String(), errOut.String())
+	}
+}
