@@ -22,7 +22,7 @@ func (a *App) JSONArg(flag, arg string) (json.RawMessage, error) {
 	src := []byte(arg)
 	var err error
 	if arg == "-" {
-		src, err = io.ReadAll(io.LimitReader(a.Stdin, 2<<20))
+		src, err = a.readStdin()
 	} else if name, file := strings.CutPrefix(arg, "@"); file {
 		src, err = os.ReadFile(name)
 	}
@@ -40,7 +40,7 @@ func (a *App) ReadSource(file string) ([]byte, error) {
 	var src []byte
 	var err error
 	if file == "-" {
-		src, err = io.ReadAll(io.LimitReader(a.Stdin, 2<<20))
+		src, err = a.readStdin()
 	} else {
 		src, err = os.ReadFile(file)
 	}
@@ -48,6 +48,16 @@ func (a *App) ReadSource(file string) ([]byte, error) {
 		return nil, Exit(Usage, err)
 	}
 	return src, nil
+}
+
+// readStdin reads stdin. It refuses more than a definition may have instead of cutting it: the
+// beginning of a definition may be one, too.
+func (a *App) readStdin() ([]byte, error) {
+	src, err := io.ReadAll(io.LimitReader(a.Stdin, dsl.MaxBytes+1))
+	if err == nil && len(src) > dsl.MaxBytes {
+		err = fmt.Errorf("stdin has more than the %d bytes allowed", dsl.MaxBytes)
+	}
+	return src, err
 }
 
 // Pairs reads k=v arguments.
