@@ -55,11 +55,6 @@ type createKeyCmd struct {
 
 // Run creates a key, and the database if necessary, so that a key can exist before `serve` runs.
 func (c *createKeyCmd) Run(a *cli.App) error {
-	store, err := database.Open(a.Ctx, c.Database, true)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	k, secret, err := api.NewKey(c.Name, c.Role)
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
@@ -77,6 +72,11 @@ func (c *createKeyCmd) Run(a *cli.App) error {
 		}
 		k.ExpiresAt = k.CreatedAt.Add(valid)
 	}
+	store, err := database.Open(a.Ctx, c.Database, true) // not for a command that is wrong
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	if err := store.AddKey(a.Ctx, k); err != nil {
 		return fmt.Errorf("store the key: %w", err)
 	}
