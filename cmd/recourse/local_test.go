@@ -59,6 +59,15 @@ func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
 	}
 }
 
+// The password in a database's URL is not printed.
+func TestRunSaysNoPassword(t *testing.T) {
+	t.Parallel()
+	err := waitsIn("postgres://recourse:hunter2@db/recourse")
+	if text := err.Error(); cli.ExitCode(err) != cli.Failed || strings.Contains(text, "hunter2") || !strings.Contains(text, "recourse serve") {
+		t.Error(text)
+	}
+}
+
 const slow = `saga: slow
 steps:
   - id: book

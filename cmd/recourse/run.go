@@ -94,7 +94,16 @@ func (l *local) run(c *runCmd, o machine.StartOptions) error {
 	if c.Database == "" {
 		return cli.Exit(cli.Failed, errors.New("the saga needs a person, and was not stored: run it with --database to keep it"))
 	}
-	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
+	return waitsIn(c.Database)
+}
+
+// waitsIn says how a saga that waits for a person goes on. A URL may contain a password.
+func waitsIn(db string) error {
+	serve := "`recourse serve --database " + db + "`"
+	if database.IsPostgres(db) {
+		serve = "`recourse serve` with the same --database"
+	}
+	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run %s, then `recourse inbox`", serve))
 }
 
 // newLocalNode returns a node that runs in the process of a command, on a database, or in memory if
