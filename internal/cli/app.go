@@ -55,9 +55,7 @@ func (a *App) Report(err error) int {
 	}
 	code := ExitCode(err)
 	if text := err.Error(); text != "" {
-		for line := range strings.Lines("recourse: " + text) {
-			fmt.Fprintln(a.Stderr, story.Harmless(strings.TrimSuffix(line, "\n")))
-		}
+		a.Note("recourse: %s", strings.TrimSuffix(text, "\n"))
 	}
 	return code
 }
@@ -104,8 +102,15 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Note writes a line of progress to Stderr.
-func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+// Note writes a line of progress to Stderr, or several. Control characters become spaces, because
+// the text may be that of a remote service, and Stderr a terminal.
+func (a *App) Note(format string, args ...any) {
+	lines := strings.Split(fmt.Sprintf(format, args...), "\n")
+	for i, line := range lines {
+		lines[i] = story.Harmless(line)
+	}
+	fmt.Fprintln(a.Stderr, strings.Join(lines, "\n"))
+}
 
 // WhenStdinEnds calls f once, on a goroutine of its own, when Stdin ends: the parent process has
 // closed it, or has exited. The input is discarded.

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
 
 	"recourse/internal/cli"
@@ -26,4 +27,15 @@ func TestWhenStdinEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
+}
+
+// A remote service cannot control the terminal by a text of its own.
+func TestNoteIsHarmless(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := cli.New(t.Context(), nil, nil, io.Discard, &out)
+	a.Note("%s", "Approve \x1b[2Jpay 1\rpay 9\n  \u009b2Jline")
+	if want := "Approve  [2Jpay 1 pay 9\n   2Jline\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
 }
