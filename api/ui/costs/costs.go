@@ -44,7 +44,9 @@ func Totals(groups []tally.Group) (list []Total) {
 	}
 	slices.SortFunc(list, func(a, b Total) int { return cmp.Compare(a.Currency, b.Currency) })
 	if len(list) > 1 && list[0].Currency == "" { // sagas without costs are shown only if there are no others
-		list[1].Sagas += list[0].Sagas
+		free, t := list[0], &list[1]
+		t.Sagas += free.Sagas
+		t.Tokens.Input, t.Tokens.Output = t.Tokens.Input+free.Tokens.Input, t.Tokens.Output+free.Tokens.Output
 		list = list[1:]
 	}
 	return list

@@ -50,3 +50,15 @@ func TestShares(t *testing.T) {
 		t.Errorf("a little is %d tall", got)
 	}
 }
+
+// The tokens of sagas without costs, whose models have no price, are not left out.
+func TestTotalsOfFreeModels(t *testing.T) {
+	t.Parallel()
+	list := Totals([]tally.Group{
+		{Key: "2026-11-21", Currency: "USD", Sagas: 2, Spent: "1.50", Wasted: "0", Tokens: tally.Tokens{Input: 10, Output: 1}},
+		{Key: "2026-11-21", Sagas: 3, Spent: "0", Wasted: "0", Tokens: tally.Tokens{Input: 700, Output: 70}},
+	})
+	if len(list) != 1 || list[0].Sagas != 5 || list[0].Spent != "1.50" || list[0].Tokens != (tally.Tokens{Input: 710, Output: 71}) {
+		t.Errorf("%+v", list)
+	}
+}
