@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -189,6 +190,10 @@ func checkFiles(a *cli.App, cl *Client, files []string) ([]publishing, error) {
 			continue
 		}
 		defs[i].name, defs[i].runs = def.Name, def.Runs
+		// Each would become a version, and the last one the newest, again with each run.
+		if j := slices.IndexFunc(defs[:i], func(o publishing) bool { return o.name == def.Name }); j >= 0 && !bytes.Equal(defs[j].src, defs[i].src) {
+			report(fmt.Errorf("%s: definition %s is in %s, too: keep one", defs[i].file, def.Name, defs[j].file))
+		}
 	}
 	if bad {
 		return nil, cli.Exit(cli.Usage, errors.New("nothing was published: fix the errors above first"))

@@ -1,0 +1,38 @@
+package remote
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/internal/cli"
+)
+
+// Two files with one definition, such as an old copy of it, are not published one after the other:
+// the last one would be what new sagas run.
+func TestApplyRefusesTwoFilesWithOneDefinition(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s", r.Method, r.URL)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"booking.yaml": "new", "booking-old.yaml": "old"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("saga: booking\nsteps: [{id: a, set: {text: "+text+"}}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var errOut bytes.Buffer
+	app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, &errOut)
+	err := (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{dir}}).Run(app)
+	says := "definition booking is in " + filepath.Join(dir, "booking-old.yaml") + ", too: keep one"
+	if cli.ExitCode(err) != cli.Usage || !strings.Contains(errOut.String(), says) {
+		t.Errorf("exit %d: %v\n%s", cli.ExitCode(err), err, errOut.String())
+	}
+}
