@@ -107,6 +107,11 @@ func TestAlertsAreExplained(t *testing.T) {
 			t.Errorf("%s: no test sees it fire", a.Alert)
 		}
 	}
+	for _, kind := range saga.InboxKinds { // what waits for a person does not wait unnoticed
+		if !slices.ContainsFunc(alerts, func(a rule) bool { return strings.Contains(a.Expr, `{kind="`+kind+`"}`) }) {
+			t.Errorf("no alert is about inbox entries of the kind %s", kind)
+		}
+	}
 	if n := strings.Count(manual, "\n### recourse"); n != len(alerts) {
 		t.Errorf("the manual explains %d alerts, and there are %d", n, len(alerts))
 	}
