@@ -54,6 +54,9 @@ const maxRemains = 60
 // DoubtsMore returns how many steps in doubt are not listed.
 func (p sagaView) DoubtsMore() int { return len(p.Saga.Doubts) - len(p.Doubts) }
 
+// FormsMore returns how many inbox entries are not listed.
+func (p sagaView) FormsMore() int { return max(len(p.Saga.Open)-len(p.Forms), 0) }
+
 // RemainsMore returns how many remaining effects are not listed.
 func (p sagaView) RemainsMore() int { return len(p.Saga.Residual) - len(p.Remains) }
 

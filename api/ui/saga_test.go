@@ -506,3 +506,13 @@ func TestSagaForks(t *testing.T) {
 	x.becomes(next, saga.Waiting)
 	x.page("/sagas/"+next).has("Fork of saga "+id[:8], ", after its record 3", "Step put: may its request be sent?")
 }
+
+// The page of a saga says that it has more inbox entries than it lists.
+func TestSagaWithManyEntries(t *testing.T) {
+	x := newSite(t)
+	const many = 102
+	x.publish(fmt.Sprintf("saga: pages\nsteps:\n  - id: each\n    foreach: [%s0]\n    as: n\n    max_parallel: %d\n    steps:\n      - {id: ok, approval: {title: \"Page ${n}?\"}}\n", strings.Repeat("1, ", many-1), many))
+	id := x.start("pages", `{}`)
+	x.until("all wait", func() bool { return len(x.saga(id).Open) == many })
+	x.page("/sagas/"+id).want(200).has("2 more inbox entries", "/inbox?saga="+id)
+}
