@@ -204,3 +204,27 @@ func TestCallLines(t *testing.T) {
 		}
 	}
 }
+
+// A worker remembers no session that other workers have: over months there are any number.
+func TestWorkerForgets(t *testing.T) {
+	t.Parallel()
+	app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	w := &worker{Worker: &Worker{}, app: app, taken: make(map[string]*take)}
+	for id, test := range map[string]struct {
+		r     *runner
+		err   error
+		known bool
+	}{
+		"another was faster":   {&runner{app: app}, end(held, "held"), false},
+		"over":                 {&runner{app: app}, errOver, false},
+		"another has followed": {&runner{app: app, life: &life{}}, end(held, "held"), false},
+		"committed":            {&runner{app: app, life: &life{}}, errCommitted, false},
+		"failed":               {&runner{app: app, life: &life{}}, end(cli.Failed, "failed"), true},
+	} {
+		w.take(id)
+		w.end(id, test.r, test.err)
+		if known := w.taken[id] != nil; known != test.known {
+			t.Errorf("%s: remembered: %t", id, known)
+		}
+	}
+}

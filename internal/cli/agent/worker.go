@@ -157,6 +157,7 @@ func (w *worker) end(id string, r *runner, err error) {
 	switch {
 	case errors.Is(err, errCommitted):
 	case r.life == nil && (cli.ExitCode(err) == held || errors.Is(err, errOver)): // another process was faster
+		w.forget(id, t)
 		return
 	default:
 		r.note("%s", err)
@@ -165,9 +166,18 @@ func (w *worker) end(id string, r *runner, err error) {
 	case cli.OK, undone, remain:
 		delete(w.taken, id)
 	case held: // another process goes on
+		w.forget(id, t)
 	default:
 		t.failures++
 		t.again = time.Now().Add(avoid.Delay(t.failures, random()))
+	}
+}
+
+// forget forgets a session that another process has, unless the worker is to avoid it: a worker may
+// run for months, and meet any number of them.
+func (w *worker) forget(id string, t *take) {
+	if t.failures == 0 {
+		delete(w.taken, id)
 	}
 }
 
