@@ -121,8 +121,8 @@ func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
 }
 
 // stream writes one event per record, with the seq as the event's id, until it has written
-// `finished`, the client disconnects, its key lapses or the server stops. A client that reconnects with
-// Last-Event-ID misses no record and gets none twice.
+// `finished`, the client disconnects, its key lapses or the server stops. A client that reconnects
+// with Last-Event-ID misses no record and gets none twice.
 func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	ctx := c.Request().Context()
 	grown, stop := s.cfg.Engine.Watch(id)

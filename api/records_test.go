@@ -203,8 +203,8 @@ func TestStreamHeartbeatAndStop(t *testing.T) {
 	}
 }
 
-// A key that was revoked gets no more records: an event stream that it has open ends, as it does when
-// a server without keys gets its first one.
+// A key that was revoked gets no more records: an event stream that it has open ends, as it does
+// when a server without keys gets its first one.
 func TestStreamOfARevokedKey(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		x := newFixture(t, func(c *Config) { c.Limits.Heartbeat, c.Limits.KeyPoll = 5*time.Millisecond, 1 })

@@ -151,8 +151,8 @@ func (c *Cron) begun(ctx context.Context, s schedule, fired time.Time) (time.Tim
 // catchUp fires a schedule's times after from, up to now.
 func (c *Cron) catchUp(ctx context.Context, s schedule, from, now time.Time) error {
 	for _, at := range times(s.trigger.Cron, from, now) {
-		// The name of the schedule, not its index: the start may have been made by an earlier version,
-		// by a node that died before it noted the firing.
+		// The name of the schedule, not its index: the start may have been made by an earlier
+		// version, by a node that died before it noted the firing.
 		key := "cron:" + s.name + ":" + at.Format(time.RFC3339)
 		id, findings, err := c.starter.start(ctx, s.Triggered, s.trigger, &saga.Event{Time: at.Format(time.RFC3339)}, key, "cron")
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"recourse/api/client"
 )
 
-// A request that cannot be made is not repeated until the context is done, as one is whose server is
-// down.
+// A request that cannot be made is not repeated until the context is done, as one is whose server
+// is down.
 func TestUnsendable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

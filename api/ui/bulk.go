@@ -272,8 +272,8 @@ func (p place) before(e entry) bool {
 	return since > p.since || since == p.since && e.ID > p.id
 }
 
-// sameDecisions reports whether the outcomes that two entries have in common mean the same for both.
-// To leave out a step, for example, leaves its effect if the step is to be undone.
+// sameDecisions reports whether the outcomes that two entries have in common mean the same for
+// both. To leave out a step, for example, leaves its effect if the step is to be undone.
 func sameDecisions(a, b entryForms) bool {
 	others := b.Outcomes()
 	return !slices.ContainsFunc(a.Outcomes(), func(o outcome) bool {

@@ -117,8 +117,8 @@ func TestInboxHeld(t *testing.T) {
 	x.becomes(id, saga.Succeeded)
 }
 
-// To leave out a step whose earlier attempt is in doubt leaves it in doubt, also if the last one had the
-// wrong credentials.
+// To leave out a step whose earlier attempt is in doubt leaves it in doubt, also if the last one
+// had the wrong credentials.
 func TestInboxHeldInDoubt(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: both\nsteps:\n  - {id: make, http: \"POST ${vars.things}\", body: {}, in_doubt: retry, retry: {attempts: 3, initial: 1ms}}\n")
@@ -218,8 +218,8 @@ func TestInboxApproval(t *testing.T) {
 	}
 }
 
-// What a person approves has no characters that nobody sees, or that change how others read: here the
-// account 321 would read as 123.
+// What a person approves has no characters that nobody sees, or that change how others read: here
+// the account 321 would read as 123.
 func TestInboxApprovalOfHiddenText(t *testing.T) {
 	x := newSite(t)
 	x.publish(`saga: hides
@@ -434,8 +434,8 @@ func TestBulkOfOneSaga(t *testing.T) {
 	x.post("/inbox/together", ticks...).want(200).has(fmt.Sprintf("Decide %d entries together", many)).lacks("left out")
 }
 
-// What a decision means is said once for all entries, so those for which it means something else are
-// left out.
+// What a decision means is said once for all entries, so those for which it means something else
+// are left out.
 func TestBulkLeavesOtherMeanings(t *testing.T) {
 	x := newSite(t)
 	x.publish(asks)

@@ -117,8 +117,8 @@ func (s *server) waitForChange(ctx context.Context, v *request) {
 	}
 }
 
-// event writes an event with HTML as its data. A carriage return, which texts of remote services may
-// have, ends a line of an event, too, and two of them would end the event; in HTML it is a line
+// event writes an event with HTML as its data. A carriage return, which texts of remote services
+// may have, ends a line of an event, too, and two of them would end the event; in HTML it is a line
 // break.
 func event(w http.ResponseWriter, data []byte) {
 	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))

@@ -208,8 +208,8 @@ func (d *sagaPage) advice(s machine.StepView, asked bool) string {
 	return ""
 }
 
-// finds reports whether the saga finds out itself whether a step in doubt has happened: it waits for
-// a response, or sends another request. It does not if the step has ended in doubt.
+// finds reports whether the saga finds out itself whether a step in doubt has happened: it waits
+// for a response, or sends another request. It does not if the step has ended in doubt.
 func (d *sagaPage) finds(s machine.StepView) bool {
 	_, waits := d.wait(s, d.lastIntents([]machine.StepView{s}))
 	return waits && !d.ended()

@@ -16,8 +16,8 @@ import (
 const MinRedacted = 6
 
 // Redact returns text with every value that Get ever returned replaced by ***, in the forms in
-// which values appear in logs: as they are, quoted, inside JSON, and percent-encoded. Values shorter
-// than MinRedacted are not replaced.
+// which values appear in logs: as they are, quoted, inside JSON, and percent-encoded. Values
+// shorter than MinRedacted are not replaced.
 func (s *Source) Redact(text string) string { return s.given.redact(text) }
 
 // Known returns every value that Get ever returned and that Redact looks for, in no order. The

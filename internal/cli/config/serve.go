@@ -114,8 +114,8 @@ func (c *ServeFlags) OpenArchive(ctx context.Context) (archive.Bucket, error) {
 	return b, nil
 }
 
-// FindArchive returns an error if the archive cannot be opened, which is fs.ErrNotExist if it is yet
-// to be created. It creates nothing. named is false if there is none.
+// FindArchive returns an error if the archive cannot be opened, which is fs.ErrNotExist if it is
+// yet to be created. It creates nothing. named is false if there is none.
 func (c *ServeFlags) FindArchive(ctx context.Context) (named bool, err error) {
 	if c.Archive == "" || c.Archive == NoArchive {
 		return false, nil

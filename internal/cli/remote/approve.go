@@ -115,7 +115,8 @@ func showRequest(a *cli.App, e InboxEntry) {
 	}
 }
 
-// indented formats JSON over several lines, with the characters as escapes that a person cannot see.
+// indented formats JSON over several lines, with the characters as escapes that a person cannot
+// see.
 func indented(doc json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, doc, "  ", "  ") != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A connection may break in the middle of a record. A command that follows the journal goes on after
-// the last whole one, and any other one says that the response was cut.
+// A connection may break in the middle of a record. A command that follows the journal goes on
+// after the last whole one, and any other one says that the response was cut.
 func TestStreamIsCutInARecord(t *testing.T) {
 	t.Parallel()
 	const first, last = `{"seq":1,"kind":"started"}`, `{"seq":2,"kind":"finished"}`

@@ -11,8 +11,8 @@ import (
 	"recourse/internal/cli"
 )
 
-// The exit code of `recourse undo` says whether the effects are undone, also if that takes longer than
-// the server waits for a response, and of a saga that has not ended.
+// The exit code of `recourse undo` says whether the effects are undone, also if that takes longer
+// than the server waits for a response, and of a saga that has not ended.
 func TestUndoWaits(t *testing.T) {
 	t.Parallel()
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
