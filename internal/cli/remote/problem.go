@@ -61,12 +61,8 @@ func Code(err error) string {
 
 // passing reports whether the same request may succeed later without a change: the server is at its
 // limits, or cannot reach what it needs.
-func passing(err error) (*Problem, bool) {
-	p, ok := errors.AsType[*Problem](err)
-	if !ok || p.Type == "" || Code(err) == "definition_unusable" {
-		return nil, false
-	}
-	return p, p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable
+func (p *Problem) passing() bool {
+	return Code(p) != "definition_unusable" && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable)
 }
 
 // problemOf reads an error response and adds the exit code.

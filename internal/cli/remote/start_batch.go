@@ -51,6 +51,14 @@ type batchStart struct {
 	text   []byte
 }
 
+// passing reports whether the server may take the start later.
+func (s *batchStart) passing() bool {
+	p := &Problem{}
+	_ = json.Unmarshal(s.Error, p) // without a type, the status decides
+	p.Status = s.Status
+	return p.passing()
+}
+
 // runBatch starts a saga for each line of a file. Up to 1,000 starts share a request.
 func (c *Start) runBatch(a *cli.App, cl *Client) error {
 	if c.Input != "" || c.DefVersion != "" || len(c.Label) > 0 || c.Budget != "" || c.Wait != 0 {
@@ -165,7 +173,8 @@ func (b *batchRun) request(open []*batchStart) (again []*batchStart, wait time.D
 		body = append(append(body, s.text...), '\n')
 	}
 	r, err := b.cl.Do(Call{Method: http.MethodPost, Path: "/v1/sagas:batch", Body: body, Header: map[string]string{"Content-Type": "application/x-ndjson"}})
-	if p, ok := passing(err); ok { // the limits count the request, too
+	// The limits count the request, too. An error without a type is that of a proxy.
+	if p, ok := errors.AsType[*Problem](err); ok && p.Type != "" && p.passing() {
 		return open, max(time.Second, time.Duration(p.retryAfter)*time.Second), nil
 	}
 	if err != nil {
@@ -182,7 +191,7 @@ func (b *batchRun) request(open []*batchStart) (again []*batchStart, wait time.D
 		}
 		s := open[n]
 		s.Key, s.Status, s.ID, s.Error = result.Key, result.Status, result.ID, result.Error
-		if _, ok := passing(problemOf(s.Status, s.Error)); ok {
+		if s.passing() {
 			again, wait = append(again, s), max(wait, time.Second, time.Duration(result.RetryAfter)*time.Second)
 		}
 		n++
