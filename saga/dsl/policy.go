@@ -142,14 +142,25 @@ func (p *parser) statuses(n *Node) []saga.StatusRange {
 				out = append(out, saga.StatusRange{From: from, To: from + 99})
 				continue
 			}
-			if status, err := strconv.ParseUint(item.value, 10, 16); err == nil && (item.kind == numberScalar || item.IsText()) {
-				out = append(out, saga.StatusRange{From: int(status), To: int(status)})
+			if rest, ok := p.twoDigits(item.value[1:]); ok && (item.kind == numberScalar || item.IsText()) {
+				out = append(out, saga.StatusRange{From: from + rest, To: from + rest})
 				continue
 			}
 		}
 		p.expect(item, `a status from 100 to 599 or a class such as "2xx"`)
 	}
 	return out
+}
+
+// twoDigits reads the last two digits of a status. A published definition may have others in place
+// of them, which were read as this one reads them.
+func (p *parser) twoDigits(text string) (n int, ok bool) {
+	if p.options.Stored {
+		_, err := fmt.Sscanf(text, "%02d", &n)
+		return n, err == nil
+	}
+	v, err := strconv.ParseUint(text, 10, 8)
+	return int(v), err == nil
 }
 
 // expectation reads {status, schema, that, refused, error}.
