@@ -219,7 +219,7 @@ func TestInboxApproval(t *testing.T) {
 	}
 }
 
-// What a person approves has no characters that nobody sees, or that change how others read: here
+// An approval shows hidden characters as escapes, and so those that change how others read: here
 // the account 321 would read as 123.
 func TestInboxApprovalOfHiddenText(t *testing.T) {
 	x := newSite(t)
@@ -435,8 +435,8 @@ func TestBulkOfOneSaga(t *testing.T) {
 	x.post("/inbox/together", ticks...).want(200).has(fmt.Sprintf("Decide %d entries together", many)).lacks("left out")
 }
 
-// What a decision means is said once for all entries, so those for which it means something else
-// are left out.
+// The page says once, for all its entries, what a decision means. Entries for which it means
+// something else are left out.
 func TestBulkLeavesOtherMeanings(t *testing.T) {
 	x := newSite(t)
 	x.publish(asks)

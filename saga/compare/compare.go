@@ -244,26 +244,10 @@ func requestOf(m *machine.Machine, v *machine.StepView) (map[string]any, error) 
 			names = append(names, one[0], one[1])
 		}
 	}
-	request, _ := renamed(Request(q), strings.NewReplacer(names...)).(map[string]any)
+	// An author's key may be any text, so it must not be replaced in the JSON itself: a key such as
+	// 42 occurs in numbers, too.
+	request, _ := expr.MapTexts(Request(q), strings.NewReplacer(names...).Replace).(map[string]any)
 	return request, nil
-}
-
-// renamed returns a decoded value with other names in its texts. An author's key may be any text,
-// so it must not be replaced in the JSON itself: a key such as 42 occurs in numbers, too.
-func renamed(v any, names *strings.Replacer) any {
-	switch v := v.(type) {
-	case string:
-		return names.Replace(v)
-	case []any:
-		for i := range v {
-			v[i] = renamed(v[i], names)
-		}
-	case map[string]any:
-		for name := range v { // any order
-			v[name] = renamed(v[name], names)
-		}
-	}
-	return v
 }
 
 // timed says when the step's own requests were sent and answered.

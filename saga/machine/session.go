@@ -194,9 +194,8 @@ func (m *Machine) EndLife(lease int, how string, at time.Time) (_ Draft, ok bool
 	if how != string(journal.TaskExpired) {
 		timer = saga.TimerDetach
 	}
-	d := woke("", "", timer, at.UTC().Truncate(time.Millisecond))
-	d.Data = saga.WokeData{Timer: timer, Due: saga.Time{Time: at.UTC().Truncate(time.Millisecond)}, Latest: m.recorded(true)}
-	return d, true
+	due := saga.Time{Time: at.UTC().Truncate(time.Millisecond)}
+	return Draft{Kind: journal.Woke, Data: saga.WokeData{Timer: timer, Due: due, Latest: m.recorded(true)}}, true
 }
 
 // open refuses what only a session can do that does forward work.

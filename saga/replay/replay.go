@@ -154,6 +154,7 @@ type recording struct {
 	timers   map[timer][]*journal.Record  // that fired and are not used up
 	refused  map[int64]bool               // the seqs of commands that were refused
 	planned  map[plannedTimer]bool        // the timers that the saga has set, whether they fired or not
+	latest   map[int64]*saga.Time         // from when the waits of records count, by seq
 	records  int                          // how many there are
 	bytes    int                          // of their data
 }
@@ -205,6 +206,7 @@ func read(records []journal.Record) (*recording, error) {
 	r := &recording{
 		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string][]*saga.Awaited),
 		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool), planned: make(map[plannedTimer]bool),
+		latest: make(map[int64]*saga.Time),
 	}
 	var err error
 	if r.started, err = history.Started(records); err != nil {
@@ -242,6 +244,7 @@ func (r *recording) add(rec *journal.Record) error {
 	r.times[when] = append(r.times[when], rec)
 	switch d := data.(type) {
 	case *saga.IntentData:
+		r.latest[rec.Seq] = d.Latest
 		r.plan(rec.Path, d.WakeAt)
 		switch {
 		case d.Awaited != nil:
@@ -251,6 +254,7 @@ func (r *recording) add(rec *journal.Record) error {
 			r.order = append(r.order, at)
 		}
 	case *saga.OutcomeData:
+		r.latest[rec.Seq] = d.Latest
 		r.outcomes[at] = rec
 		r.costs = append(r.costs, d.Cost)
 		r.plan(rec.Path, d.RetryAt)
@@ -259,6 +263,7 @@ func (r *recording) add(rec *journal.Record) error {
 			r.emitted = append(r.emitted, rec.Path)
 		}
 	case *saga.DecidedData: // a status check may follow at once
+		r.latest[rec.Seq] = d.Latest
 		r.plan(rec.Path, &saga.Time{Time: rec.At})
 	case *saga.WokeData:
 		key := timer{rec.Path, rec.Way, d.Timer}

@@ -15,7 +15,6 @@ import (
 	"recourse/saga"
 	"recourse/saga/compare"
 	"recourse/saga/expr"
-	"recourse/saga/history"
 	"recourse/saga/machine"
 )
 
@@ -88,26 +87,6 @@ func (r *run) start() error {
 	return r.append(r.m.Start(begun))
 }
 
-// latestIn returns the time from which the waits of a record count, if its data has one.
-func latestIn(rec *journal.Record) time.Time {
-	var latest *saga.Time
-	if rec != nil {
-		data, _ := history.Decode(rec) // read has decoded it
-		switch d := data.(type) {
-		case *saga.IntentData:
-			latest = d.Latest
-		case *saga.OutcomeData:
-			latest = d.Latest
-		case *saga.DecidedData:
-			latest = d.Latest
-		}
-	}
-	if latest == nil {
-		return time.Time{}
-	}
-	return latest.Time
-}
-
 // recorded returns the record of the journal that says what a draft says, nil if there is none or
 // it is used up.
 func (r *run) recorded(d machine.Draft) *journal.Record {
@@ -156,10 +135,12 @@ func (r *run) step() error {
 		}
 	}
 	if decided != nil {
-		if latest := latestIn(r.recorded(*decided)); !latest.IsZero() && !latest.Equal(r.latest) {
-			r.latest = latest
-			r.m.Clock(latest)
-			return r.step() // what begins now ends at another time
+		if rec := r.recorded(*decided); rec != nil {
+			if latest := r.rec.latest[rec.Seq]; latest != nil && !latest.Equal(r.latest) {
+				r.latest = latest.Time
+				r.m.Clock(r.latest)
+				return r.step() // what begins now ends at another time
+			}
 		}
 	}
 	e := r.next(wakes)

@@ -10,7 +10,7 @@ import (
 	"recourse/saga"
 )
 
-// What a person approves has no characters that nobody sees, or that change how others read.
+// An approval shows hidden characters as escapes, and so those that change how others read.
 func TestApprovalShowsHiddenText(t *testing.T) {
 	t.Parallel()
 	e := InboxEntry{Kind: saga.InboxApproval, Title: "Pay?", Shown: json.RawMessage("{\"to\": \"account \u202e321\"}")}

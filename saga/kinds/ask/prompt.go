@@ -442,24 +442,10 @@ func digest(parts ...[]byte) string {
 
 // without returns a value without what the patterns match in its texts.
 func without(v any, patterns []*regexp.Regexp) any {
-	switch v := v.(type) {
-	case string:
+	return expr.MapTexts(v, func(text string) string {
 		for _, re := range patterns {
-			v = re.ReplaceAllLiteralString(v, "")
+			text = re.ReplaceAllLiteralString(text, "")
 		}
-		return v
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = without(v[i], patterns)
-		}
-		return list
-	case map[string]any:
-		fields := make(map[string]any, len(v))
-		for name, field := range v { // any order
-			fields[name] = without(field, patterns)
-		}
-		return fields
-	}
-	return v
+		return text
+	})
 }
