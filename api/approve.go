@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -53,15 +52,11 @@ func (s *server) decide(c echo.Context, do func(shown string, data json.RawMessa
 		}
 		done = true
 	}
-	status := http.StatusOK
-	if !done {
-		status = http.StatusAccepted
-	}
 	views, err := machine.Steps(l.m, l.records)
 	if err != nil {
 		return err
 	}
-	return l.answerStep(c, status, views, cmd.Path)
+	return l.answerStep(c, appliedStatus(c, done), views, cmd.Path)
 }
 
 // comment reads the comment of a decision.

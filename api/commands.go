@@ -110,17 +110,46 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 	if err != nil {
 		return err
 	}
-	if _, cancels := cmd.Do.(saga.Cancel); !done && cancels {
-		return unreadCancel().of(l.id)
+	if what := stopping(cmd.Do); !done && what != "" {
+		return unreadYet(what).of(l.id)
+	}
+	if !done {
+		markUnread(c)
 	}
 	return s.orQuarantined(ctx, id, func() error { return l.answer(c, http.StatusAccepted) },
 		func(h journal.Head) error { return s.answerHead(c, http.StatusAccepted, h) })
 }
 
-// unreadCancel is the response to a cancel that no node has applied yet. A 202 would promise that
-// the saga does not succeed, and that is not certain yet.
-func unreadCancel() *problem {
-	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: read the saga, or cancel again")
+// stopping names a command after which a saga does not succeed; "" if it is another one.
+func stopping(do saga.Operation) string {
+	switch do.(type) {
+	case saga.Cancel:
+		return "cancel"
+	case saga.Compensate:
+		return "undo"
+	}
+	return ""
+}
+
+// unreadYet is the response to a command of stopping that no node has applied yet. A 202 would
+// promise that the saga does not succeed, and that is not certain yet.
+func unreadYet(what string) *problem {
+	return fail("unavailable", "the %s is durable, but no node has read it yet, so the saga may still end before it: read the saga, or %[1]s again", what)
+}
+
+// unreadHeader is in the response to a command that is stored, and that no node has applied yet.
+const unreadHeader = "X-Recourse-Unread"
+
+func markUnread(c echo.Context) { c.Response().Header().Set(unreadHeader, "true") }
+
+// appliedStatus returns the status of the response to a command, and marks it if no node has
+// applied the command yet.
+func appliedStatus(c echo.Context, done bool) int {
+	if done {
+		return http.StatusOK
+	}
+	markUnread(c)
+	return http.StatusAccepted
 }
 
 // messageOf returns the message that carries a command.

@@ -102,7 +102,7 @@ func replay(c echo.Context, r journal.Reply) error {
 }
 
 // keptHeaders are the headers that a stored reply contains.
-var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag"}
+var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag", unreadHeader}
 
 // recorded runs a request whose key is reserved. It stores a successful response, and otherwise
 // releases the key.

@@ -123,8 +123,9 @@ func (s *server) commandUnread(c echo.Context, h journal.Head, cmd saga.Command)
 	if err := s.cfg.Engine.Send(c.Request().Context(), m); err != nil {
 		return sagaError(h.ID, err)
 	}
-	if _, cancels := cmd.Do.(saga.Cancel); cancels {
-		return unreadCancel().of(h.ID)
+	if what := stopping(cmd.Do); what != "" {
+		return unreadYet(what).of(h.ID)
 	}
+	markUnread(c)
 	return s.answerHead(c, http.StatusAccepted, h)
 }

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
@@ -51,11 +49,7 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if !done {
-		status = http.StatusAccepted
-	}
-	return l.answerStep(c, status, views, cmd.Path)
+	return l.answerStep(c, appliedStatus(c, done), views, cmd.Path)
 }
 
 // patchSaga serves PATCH /v1/sagas/{id}.
@@ -90,10 +84,7 @@ func (s *server) patchSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !done {
-		return l.answer(c, http.StatusAccepted)
-	}
-	return l.answer(c, http.StatusOK)
+	return l.answer(c, appliedStatus(c, done))
 }
 
 // labelled counts the labels after a patch.

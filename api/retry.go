@@ -33,8 +33,12 @@ func (s *server) retry(c echo.Context) error {
 	case before:
 		return s.retryEnded(c, l, cmd)
 	}
-	if _, err := l.execute(c, cmd); err != nil {
+	done, err := l.execute(c, cmd)
+	if err != nil {
 		return err
+	}
+	if !done {
+		markUnread(c)
 	}
 	return l.answer(c, http.StatusAccepted)
 }

@@ -543,7 +543,7 @@ func (s *server) abort(c echo.Context) error {
 		return err
 	}
 	if !done {
-		return unreadCancel().of(l.id)
+		return unreadYet("cancel").of(l.id)
 	}
 	return l.replySession(c, http.StatusAccepted)
 }

@@ -383,14 +383,13 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	default:
 		return &rest.Problem{Status: http.StatusNotFound, Title: "No such command", Detail: "go back to the saga, and use one of its commands"}
 	}
-	var now machine.View
-	r, err := v.api.Send(method, at, body, header, &now)
+	r, err := v.api.Send(method, at, body, header, nil)
 	switch {
 	case err != nil && hasMoved(err):
 		return errMoved
 	case err != nil:
 		return v.refused(do, "", err)
-	case isUnread(r, now, d.Saga.Seq):
+	case r.Unread():
 		done = unread
 	}
 	return v.done(rest.Path("sagas", id), done)
@@ -398,12 +397,6 @@ func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 
 // unread is the notice of a command that has no effect yet.
 const unread = "The command is stored, and has no effect yet: no node has read it. It is in the journal as soon as one has."
-
-// isUnread reports whether no node has read a command for a saga that had this seq before. Of some
-// commands only the saga in the response says so: what is read is in its journal.
-func isUnread(r *rest.Reply, now machine.View, seq int64) bool {
-	return r.Status == http.StatusAccepted && now.Seq == seq
-}
 
 // again starts a saga again as a new one. The idempotency key is derived from the reason, so
 // pressing the button twice starts one saga.

@@ -62,7 +62,7 @@ func (v *request) decideOne(i item, page bulkView, key string) result {
 	switch {
 	case err != nil && !errors.As(err, &r.Problem):
 		r.Problem = &rest.Problem{Title: "Unknown whether it was done", Detail: err.Error()}
-	case err == nil && answer.Status == http.StatusAccepted:
+	case err == nil && answer.Unread():
 		r.Note = "sent; no node has read the command yet"
 	}
 	if p := r.Problem; p != nil && p.Status == http.StatusPreconditionFailed {

@@ -265,7 +265,7 @@ func (v *request) decide(do string, body any, header http.Header, done string) e
 	if err != nil {
 		return v.refused(do, step, err)
 	}
-	if r.Status == http.StatusAccepted {
+	if r.Unread() {
 		done = "sent to be " + done + "; no node has read the command yet"
 	}
 	return v.done(v.returns(), "Step "+step+" is "+done+".")

@@ -244,7 +244,7 @@ func (v *request) raise(id, seen string, body any) (applied bool, _ error) {
 		}
 		r, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), nil)
 		if err == nil || !hasMoved(err) {
-			return err == nil && r.Status == http.StatusOK, err
+			return err == nil && !r.Unread(), err
 		}
 	}
 	return false, tooFast()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"recourse/api/rest"
@@ -163,8 +162,7 @@ func decideSession(v *request) error {
 		return v.refuseSession(f, &rest.Problem{Status: http.StatusUnprocessableEntity, Title: "Choose what to do", Detail: "Nothing was done. Resume the session, or abort it."})
 	}
 	header := http.Header{"If-Match": {`"` + f.Get("etag") + `"`}}
-	var now machine.View
-	r, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, command), map[string]string{"reason": f.Get("reason")}, header, &now)
+	r, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, command), map[string]string{"reason": f.Get("reason")}, header, nil)
 	if err != nil {
 		if hasMoved(err) {
 			err = &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The session has changed since you opened the page",
@@ -172,7 +170,7 @@ func decideSession(v *request) error {
 		}
 		return v.refuseSession(f, err)
 	}
-	if seq, _ := strconv.ParseInt(f.Get("etag"), 10, 64); isUnread(r, now, seq) {
+	if r.Unread() {
 		done = unread
 	}
 	return v.done(to, done)

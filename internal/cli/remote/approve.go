@@ -141,7 +141,7 @@ func decide(a *cli.App, cl *Client, o cli.OutputFlag, id, step, do string, body 
 	if err := r.Into(&v); err != nil {
 		return err
 	}
-	if r.Status == http.StatusAccepted {
+	if r.Unread() {
 		a.Printf("%s %s: the decision is kept, but no node has read it yet\n", v.Path, v.Status)
 		return nil
 	}

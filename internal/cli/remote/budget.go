@@ -62,6 +62,7 @@ func (c *Budget) Run(a *cli.App) error {
 		return err
 	}
 	a.Printf("%s  %s  %s\n", v.ID, view.Status(a, v.Status), limits(v.Cost))
+	noteUnread(a, r)
 	return nil
 }
 

@@ -63,6 +63,9 @@ type Answer struct {
 	Body   []byte
 }
 
+// Unread reports whether the response is to a command that is stored, and that no node has read yet.
+func (r Answer) Unread() bool { return r.Header.Get("X-Recourse-Unread") != "" }
+
 // Into decodes the response.
 func (r Answer) Into(v any) error {
 	if err := json.Unmarshal(r.Body, v); err != nil {

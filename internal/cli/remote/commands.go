@@ -63,7 +63,15 @@ func (c *Resolve) Run(a *cli.App) error {
 		return err
 	}
 	a.Printf("%s %s\n", v.Path, v.Status)
+	noteUnread(a, r)
 	return nil
+}
+
+// noteUnread says that a command has no effect yet, if its response says so.
+func noteUnread(a *cli.App, r Answer) {
+	if r.Unread() {
+		a.Note("the command is stored, but no node has read it yet: it takes effect when one does")
+	}
 }
 
 // commandSaga sends a command for a saga and prints the saga in the response.
@@ -84,6 +92,7 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
+	noteUnread(a, r)
 	switch {
 	case command == "fork":
 		a.Note("a fork of %s, which goes on after its record %d: %s says how they differ", v.ForkedFrom, v.ForkedAt, f.Command(a, "compare "+v.ForkedFrom[:13]+" "+v.ID[:13]))

@@ -53,3 +53,26 @@ func TestUndoWaits(t *testing.T) {
 		}
 	}
 }
+
+// A command that no node has read has no effect yet, and what is printed says so.
+func TestUnreadIsSaid(t *testing.T) {
+	t.Parallel()
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Recourse-Unread", "true")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, `{"id": "`+id+`", "path": "pay", "status": "running"}`)
+	}))
+	defer server.Close()
+	flags, text := ServerFlags{Server: server.URL}, cli.OutputFlag{Output: "text"}
+	for name, run := range map[string]func(*cli.App) error{
+		"pause":   (&Pause{ServerFlags: flags, OutputFlag: text, Saga: id}).Run,
+		"resolve": (&Resolve{ServerFlags: flags, OutputFlag: text, Saga: id, Step: "pay", Outcome: "skip", Reason: "r", IfSeq: 3}).Run,
+		"budget":  (&Budget{ServerFlags: flags, OutputFlag: text, Saga: id, Amount: "2.00 USD", IfSeq: 3}).Run,
+	} {
+		var said strings.Builder
+		if err := run(cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, &said)); err != nil || !strings.Contains(said.String(), "no node has read it yet") {
+			t.Errorf("%s: %v, said %q", name, err, said.String())
+		}
+	}
+}
