@@ -33,14 +33,14 @@ func (r *reader) spend(cost saga.CostView) {
 // pay adds an amount to a counter of money.
 func (r *reader) pay(c *prometheus.CounterVec, cost saga.CostView, m retry.Money) {
 	if !m.IsZero() {
-		c.WithLabelValues(r.name, currency(cost)).Add(value(m))
+		c.WithLabelValues(r.name, r.currency(cost)).Add(value(m))
 	}
 }
 
 // priced records the total cost of the saga.
 func (r *reader) priced(cost saga.CostView) {
 	if spent := money(cost.Spent); !spent.IsZero() {
-		r.observe(r.m.sagaCost.WithLabelValues(r.name, currency(cost)), value(spent))
+		r.observe(r.m.sagaCost.WithLabelValues(r.name, r.currency(cost)), value(spent))
 	}
 }
 
@@ -56,12 +56,13 @@ func (r *reader) outlier(cost saga.CostView) bool {
 	return money(cost.Spent).Cmp(typical.Add(typical).Add(typical)) > 0
 }
 
-// currency returns the label for the currency of a definition's amounts, or none.
-func currency(cost saga.CostView) string {
+// currency returns the label for the currency of a saga's amounts, or none.
+func (r *reader) currency(cost saga.CostView) string {
 	if cost.Currency == "" {
 		return "none"
 	}
-	return cost.Currency
+	name, _ := r.m.currencies.label(cost.Currency)
+	return name
 }
 
 // money reads an amount. An invalid amount counts as zero.

@@ -23,7 +23,7 @@ type Metrics struct {
 	cfg Config
 	all []prometheus.Collector
 
-	definitions, models, actions *names
+	definitions, models, actions, currencies *names
 
 	mu     sync.Mutex
 	states map[uuid.UUID]*sagaState
@@ -45,6 +45,7 @@ var (
 const (
 	maxDefinitions = 500
 	maxModels      = 100
+	maxCurrencies  = 20 // a start names one if its definition does not
 )
 
 // Buckets, in seconds except for the last two.
@@ -60,7 +61,7 @@ var (
 
 // New returns Metrics with all counts at zero.
 func New(cfg Config) *Metrics {
-	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), actions: newNames(maxActions), states: make(map[uuid.UUID]*sagaState)}
+	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), actions: newNames(maxActions), currencies: newNames(maxCurrencies), states: make(map[uuid.UUID]*sagaState)}
 	m.started = m.counter("sagas_started_total", "Sagas started.", "definition")
 	m.ended = m.counter("sagas_ended_total", "Sagas that have ended, by status and reason; the reason of a saga that succeeded is none.", "definition", "status", "reason")
 	m.sagaSeconds = m.histogram("saga_seconds", "Time from a saga's start to its end.", forSagas, "definition", "status")

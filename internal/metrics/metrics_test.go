@@ -247,6 +247,20 @@ func TestDefinitionsAreBounded(t *testing.T) {
 	}
 }
 
+// Clients may choose the currency, so the number of its labels is bounded, too.
+func TestCurrenciesAreBounded(t *testing.T) {
+	m := metrics.New(metrics.Config{})
+	for i := range 25 {
+		p := storytest.Play(t, fmt.Sprintf("saga: paid\nsteps: [{id: a, http: POST http://x/a, cost: 1 X%c%c}]\n", 'A'+i, 'A'),
+			storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer { return status(200) }})
+		m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+		m.Released(p.ID)
+	}
+	if got := read(t, m); got["cost_total{currency=XAA,definition=paid}"] != 1 || got["cost_total{currency=other,definition=paid}"] != 5 {
+		t.Errorf("%v", got)
+	}
+}
+
 // The lives and the calls of an agent's session are counted once, on whichever node they end.
 func TestSessionCounts(t *testing.T) {
 	const action = "action: charge\nagents: auto\nhttp: POST http://x/charge\nin_doubt: retry\nretry: none\ncompensate: {http: POST http://x/refund}\n"
