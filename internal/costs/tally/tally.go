@@ -3,6 +3,7 @@
 package tally
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -124,8 +125,10 @@ func amount(decimal, currency string) (retry.Money, error) {
 	return retry.Total(decimal, currency)
 }
 
-// Groups returns at most limit groups, 0 for all, and the number of the others. Days are sorted by
-// date; other groups by cost, the highest first, for each currency. With buckets, every group has
+// Groups returns at most limit groups, 0 for all, and the number of the others: those with the
+// lowest costs. Amounts of different currencies cannot be compared, so the dearest groups of each
+// currency stay. Days are sorted by date; other groups by cost, the highest first, for each
+// currency. With buckets, every group has
 // the distribution of its sagas' costs.
 func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 	all := make([]*group, 0, len(t.groups))
@@ -134,7 +137,7 @@ func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 	}
 	slices.SortFunc(all, dearestFirst)
 	if limit > 0 && len(all) > limit {
-		all, leftOut = all[:limit], len(all)-limit
+		all, leftOut = dearest(all, limit), len(all)-limit
 	}
 	if t.by == ByDay {
 		slices.SortFunc(all, oldestFirst)
@@ -147,6 +150,18 @@ func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 		}
 	}
 	return list, leftOut
+}
+
+// dearest returns the first groups of each currency, in the same order.
+func dearest(sorted []*group, limit int) []*group {
+	rank, in := make(map[*group]int, len(sorted)), make(map[string]int)
+	for _, g := range sorted {
+		rank[g] = in[g.currency]
+		in[g.currency]++
+	}
+	slices.SortStableFunc(sorted, func(a, b *group) int { return cmp.Compare(rank[a], rank[b]) })
+	slices.SortFunc(sorted[:limit], dearestFirst)
+	return sorted[:limit]
 }
 
 func dearestFirst(a, b *group) int {

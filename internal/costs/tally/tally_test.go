@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,5 +188,23 @@ func TestManyDigits(t *testing.T) {
 	got := sum(t, ByDefinition, cost(1, "a", usd(spent), false), cost(2, "a", usd("1"), false))
 	if len(got) != 1 || got[0].Sagas != 2 || got[0].Max != spent || got[0].Spent != "999999999999999999999999999999000000000000002.000000000001" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A currency with many groups does not displace the groups of another one.
+func TestGroupsLeftOutOfCurrencies(t *testing.T) {
+	tally := New(ByDefinition)
+	costs := []journal.Cost{cost(0, "dear", usd("900"), false)}
+	for n := range 3 {
+		costs = append(costs, cost(n+1, fmt.Sprint("cheap", n), strings.ReplaceAll(usd(fmt.Sprint(n)), "USD", "EUR"), false))
+	}
+	for _, c := range costs {
+		if err := Add(c, tally); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, left := tally.Groups(2, false)
+	if len(list) != 2 || list[0].Key != "cheap2" || list[1].Key != "dear" || left != 2 {
+		t.Errorf("%+v, and %d left out", list, left)
 	}
 }
