@@ -80,7 +80,8 @@ func barOf(s *compare.Side, start saga.Time, most time.Duration) *bar {
 	if s == nil || s.StartedAt == nil {
 		return nil
 	}
-	from := int(s.StartedAt.Sub(start.Time) * axis / most)
-	to := int(ended(s, start) * axis / most)
+	// In milliseconds, because months in nanoseconds times the axis exceed 64 bits.
+	at := func(d time.Duration) int { return int(d.Milliseconds() * axis / most.Milliseconds()) }
+	from, to := at(s.StartedAt.Sub(start.Time)), at(ended(s, start))
 	return &bar{From: from, Width: max(to-from, 4)}
 }

@@ -41,6 +41,9 @@ type costsAnswer struct {
 
 var windows = []period{{"24h", "the last 24 hours"}, {"168h", "the last 7 days"}, {"720h", "the last 30 days"}, {"2160h", "the last 90 days"}}
 
+// longest is the longest period of the page, which has a bar for each of its days.
+const longest = 366 * 24 * time.Hour
+
 // showCosts serves GET /costs.
 func showCosts(v *request) error {
 	q := v.r.URL.Query()
@@ -52,8 +55,8 @@ func showCosts(v *request) error {
 		page.Names = append(page.Names, page.Definition)
 	}
 	window, err := time.ParseDuration(page.Within)
-	if err != nil || window <= 0 {
-		return &rest.Problem{Status: 400, Title: "No such period", Detail: "choose one from the page, or write hours, such as within=48h"}
+	if err != nil || window <= 0 || window > longest {
+		return &rest.Problem{Status: 400, Title: "No such period", Detail: "choose one from the page, or write hours, such as within=48h, of at most one year"}
 	}
 	ask := url.Values{"since": {from(v.cfg.Now(), window).Format(time.RFC3339)}}
 	if page.Definition != "" {

@@ -48,6 +48,8 @@ func TestCosts(t *testing.T) {
 	x.page("/costs?definition=none").want(200).has("No saga was started in this period of none", "<option selected>none</option>")
 	x.page("/costs?within=soon").want(400).has("No such period")
 	x.page("/costs?within=-1h").want(400)
+	x.page("/costs?within=8784h").want(200)
+	x.page("/costs?within=8785h").want(400).has("at most one year")
 }
 
 // canned responds to the page's requests with fixed texts.
