@@ -27,14 +27,14 @@ func TestInboxOfRepetition(t *testing.T) {
 	x := newSite(t)
 	for _, outcome := range []string{saga.SameEffect, saga.NewEffect} {
 		p := x.twoLives("")
-		note, _ := json.Marshal(hostile)
+		note, _ := json.Marshal(hostile + "\u200b")
 		p.do("POST", "/v1/sessions/"+p.id+"/calls", `{"action": "charge", "input": {"order": "a17", "amount": 10, "note": `+string(note)+`}, "wait": "0s"}`).want(202)
 		x.until("it is in the inbox", func() bool {
 			return strings.Contains(x.rest("GET", "/v1/inbox?kind=repeat&saga="+p.id, "").body, "charge[1]")
 		})
 		page := x.page("/inbox?kind=repeat&saga=" + p.id).want(200)
 		page.has("does the call charge[1] repeat charge[0]?", "Earlier: ", "life 1</span>", "life 2, not sent", "Its output", "/messages/0/content", "#divergence",
-			"Does it mean the effect of the earlier call?", "Nothing is sent.").lacks("<script>alert", "<img src=x", "\u202e")
+			"Does it mean the effect of the earlier call?", "Nothing is sent.").lacks("<script>alert", "<img src=x", "\u202e", "\u200b")
 		for _, line := range []string{`<span class="differs">  &#34;order&#34;: &#34;A-17&#34;`, `<span class="differs">  &#34;order&#34;: &#34;a17&#34;`, `<span>  &#34;amount&#34;: 10,`} {
 			page.has(line)
 		}
