@@ -65,7 +65,8 @@ type Reply struct {
 	body []byte
 }
 
-// Unread reports whether the response is to a command that is stored, and that no node has read yet.
+// Unread reports whether the response is to a command that is stored, and that no node has read
+// yet.
 func (r *Reply) Unread() bool { return r.Header.Get("X-Recourse-Unread") != "" }
 
 // Text returns the body of the response.

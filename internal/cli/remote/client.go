@@ -63,7 +63,8 @@ type Answer struct {
 	Body   []byte
 }
 
-// Unread reports whether the response is to a command that is stored, and that no node has read yet.
+// Unread reports whether the response is to a command that is stored, and that no node has read
+// yet.
 func (r Answer) Unread() bool { return r.Header.Get("X-Recourse-Unread") != "" }
 
 // Into decodes the response.
