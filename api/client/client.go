@@ -40,7 +40,8 @@ import (
 
 // Client sends requests to a server with an API key. Several goroutines may use it.
 type Client struct {
-	// HTTP sends the requests. New sets one that any number of workers can share.
+	// HTTP sends the requests. New sets one that any number of workers can share. It does not
+	// follow redirects, because the key is for this server only.
 	HTTP *http.Client
 
 	url, key string
@@ -51,7 +52,8 @@ type Client struct {
 func New(url, key string) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 100
-	return &Client{HTTP: &http.Client{Transport: t}, url: strings.TrimRight(url, "/"), key: key}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{HTTP: &http.Client{Transport: t, CheckRedirect: stay}, url: strings.TrimRight(url, "/"), key: key}
 }
 
 // Error is a problem that the server returned. Codes are stable: docs/errors.md lists them.
@@ -294,6 +296,9 @@ func refusal(resp *http.Response, body []byte) error {
 	p := problem{Title: http.StatusText(resp.StatusCode)}
 	if json.Unmarshal(body, &p) != nil || p.Type == "" {
 		p = problem{Title: http.StatusText(resp.StatusCode)}
+	}
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
+		p.Detail = "the address leads to " + to + ": use that of the server itself"
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	return p.as(resp.StatusCode, time.Duration(seconds)*time.Second)

@@ -2,8 +2,11 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,5 +42,22 @@ func TestUnsendable(t *testing.T) {
 			t.Errorf("%s: %v, after %v", name, err, ctx.Err())
 		}
 		cancel()
+	}
+}
+
+// A redirect is an error. A client that follows it gives its key to another server, and reads the
+// list of sagas where it wanted to start one.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s with %q", r.Method, r.URL, r.Header.Get("Authorization"))
+		_, _ = io.WriteString(w, `{"data": []}`)
+	}))
+	defer other.Close()
+	proxy := httptest.NewServer(http.RedirectHandler(other.URL+"/v1/sagas", http.StatusMovedPermanently))
+	defer proxy.Close()
+	_, err := client.New(proxy.URL, "rk_1").Start(t.Context(), client.Start{Definition: "d"})
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || e.Status != http.StatusMovedPermanently || !strings.Contains(e.Detail, other.URL) {
+		t.Errorf("Start: %v", err)
 	}
 }
