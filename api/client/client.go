@@ -48,12 +48,12 @@ type Client struct {
 }
 
 // New returns a client of the server at url, such as http://127.0.0.1:8080. key is an API key, or
-// "" if the server requires none.
+// "" if the server requires none. Spaces and line breaks around it, as of a file, do not count.
 func New(url, key string) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 100
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{HTTP: &http.Client{Transport: t, CheckRedirect: stay}, url: strings.TrimRight(url, "/"), key: key}
+	return &Client{HTTP: &http.Client{Transport: t, CheckRedirect: stay}, url: strings.TrimRight(url, "/"), key: strings.TrimSpace(key)}
 }
 
 // Error is a problem that the server returned. Codes are stable: docs/errors.md lists them.
@@ -78,9 +78,13 @@ type unsendable struct{ error }
 func (u *unsendable) Unwrap() error { return u.error }
 
 // temporary reports whether a retry may succeed: the server is down or overloaded, or a request
-// with the same key is in flight.
+// with the same key is in flight. A server that cannot read a definition or a journal cannot do so
+// later either.
 func temporary(err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
+		if e.Code == "definition_unusable" || e.Code == "journal_unreadable" {
+			return false
+		}
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Code == "key_in_flight"
 	}
 	if _, ok := errors.AsType[*unsendable](err); ok {
@@ -246,32 +250,37 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any, hea
 	return json.Unmarshal(b, out)
 }
 
-// request makes a request with the client's key.
-func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+// request makes a request with the client's key. header holds names and values.
+func (c *Client) request(ctx context.Context, method, path string, body []byte, header ...string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
-	if err == nil && req.URL.Host == "" {
-		err = fmt.Errorf("%q is no server's address: write a URL such as http://127.0.0.1:8080", c.url)
-	}
 	if err != nil {
 		return nil, &unsendable{err}
 	}
+	if u := req.URL; u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, &unsendable{fmt.Errorf("the scheme %q and host %q are no server's address: write a URL such as http://127.0.0.1:8080", u.Scheme, u.Host)}
+	}
 	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+		header = append([]string{"Authorization", "Bearer " + c.key}, header...)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if strings.ContainsFunc(header[i+1], isControl) { // net/http does not send it
+			return nil, &unsendable{fmt.Errorf("the value of the header %s has a control character", header[i])}
+		}
+		req.Header.Set(header[i], header[i+1])
 	}
 	return req, nil
 }
 
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
 // send sends a request and returns the response; with an error, what has arrived of it.
 func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, header ...string) ([]byte, error) {
-	req, err := c.request(ctx, method, path, body)
+	req, err := c.request(ctx, method, path, body, header...)
 	if err != nil {
 		return nil, err
 	}
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", contentType)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {

@@ -27,6 +27,18 @@ func TestUnsendable(t *testing.T) {
 			_, err := client.New("localhost:8080", "").Start(ctx, client.Start{Definition: "d"})
 			return err
 		},
+		"another scheme than http": func(ctx context.Context) error {
+			_, err := client.New("htps://localhost:8080", "").Start(ctx, client.Start{Definition: "d"})
+			return err
+		},
+		"an API key of two lines": func(ctx context.Context) error {
+			_, err := client.New(server.URL, "rk_1\nrk_2").Get(ctx, "0193")
+			return err
+		},
+		"an idempotency key with a control character": func(ctx context.Context) error {
+			_, err := client.New(server.URL, "").Start(ctx, client.Start{Definition: "d", Key: "a\x00b"})
+			return err
+		},
 		"an address that is no URL": func(ctx context.Context) error {
 			_, err := client.New("127.0.0.1:8080", "").Get(ctx, "0193")
 			return err
@@ -42,6 +54,38 @@ func TestUnsendable(t *testing.T) {
 			t.Errorf("%s: %v, after %v", name, err, ctx.Err())
 		}
 		cancel()
+	}
+}
+
+// What a server cannot do later either is not repeated until the context is done.
+func TestUnusable(t *testing.T) {
+	for code, status := range map[string]int{"definition_unusable": http.StatusServiceUnavailable, "journal_unreadable": http.StatusInternalServerError} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"type": "urn:recourse:problem:`+code+`", "title": "It cannot"}`)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := client.New(server.URL, "").Wait(ctx, "0193")
+		if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != code || ctx.Err() != nil {
+			t.Errorf("%s: %v, after %v", code, err, ctx.Err())
+		}
+		cancel()
+		server.Close()
+	}
+}
+
+// The line break at the end of a file is not part of an API key.
+func TestKeyOfAFile(t *testing.T) {
+	got := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := client.New(server.URL, " rk_1\r\n").Get(ctx, "0193"); err != nil || got != "Bearer rk_1" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -41,7 +41,7 @@ func (f ServerFlags) Client(ctx context.Context) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, cli.Exit(cli.Usage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
 	}
-	return &Client{URL: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
+	return &Client{URL: strings.TrimRight(f.Server, "/"), key: strings.TrimSpace(f.APIKey), ctx: ctx, http: &http.Client{
 		// Redirects are not followed: a key must go only to the server that it was given for.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -143,6 +143,11 @@ func (c *Client) open(r Call) (*http.Response, error) {
 				req.Header.Set(k, v)
 			}
 		}
+		for k, v := range req.Header {
+			if strings.ContainsFunc(v[0], isControl) { // net/http does not send it
+				return nil, cli.Exit(cli.Usage, fmt.Errorf("the header %s has a control character in it: check --api-key and --key", k))
+			}
+		}
 		if resp, err = c.http.Do(req); err == nil {
 			break
 		}
@@ -161,6 +166,8 @@ func (c *Client) open(r Call) (*http.Response, error) {
 	}
 	return nil, err
 }
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // dropped reports whether an established connection ended without a response.
 func dropped(err error) bool {

@@ -1,7 +1,10 @@
 package remote
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"recourse/internal/cli"
@@ -60,6 +63,35 @@ func TestErrorsSpeakOfCommands(t *testing.T) {
 	for _, tt := range tests {
 		if got := problemOf(http.StatusUnprocessableEntity, []byte(tt.body)).Error(); got != tt.want {
 			t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+		}
+	}
+}
+
+// A request that cannot be sent because of a key is an error of the command, not of the server. The
+// line break at the end of a file is not part of an API key.
+func TestKeysWithControlCharacters(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
+	}))
+	defer server.Close()
+	for name, tt := range map[string]struct {
+		apiKey, key string
+		code        int
+	}{
+		"a line break at the end": {"rk_1\n", "order-7", cli.OK},
+		"an API key of two lines": {"rk_1\nrk_2", "order-7", cli.Usage},
+		"a key with a tab and ^A": {"rk_1", "order\t\x01", cli.Usage},
+	} {
+		cl, err := ServerFlags{Server: server.URL, APIKey: tt.apiKey}.Client(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := cl.Do(Call{Method: http.MethodPost, Header: map[string]string{"Idempotency-Key": tt.key}})
+		switch {
+		case err == nil && tt.code == cli.OK && string(r.Body) == "Bearer rk_1":
+		case tt.code == cli.OK, cli.ExitCode(err) != tt.code, !strings.Contains(err.Error(), "control character"):
+			t.Errorf("%s: %q, %v", name, r.Body, err)
 		}
 	}
 }
