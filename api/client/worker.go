@@ -184,9 +184,11 @@ func (r *running) claim(ctx, polling context.Context, room int) (claimed, error)
 // do runs one task.
 func (r *running) do(t Task, c claimed) {
 	log := r.Log.With("task", t.ID, "type", t.Type, "saga", t.Saga, "step", t.Step, "attempt", t.Attempt)
-	if c.repeated { // the lease may have expired before the response
-		if _, err := r.beat(t, c.at.Add(t.lease())); err != nil && !temporary(err) {
-			log.Warn("a task's lease was lost before the work began", "error", err)
+	at := c.at
+	if c.repeated {
+		var err error
+		if at, err = r.confirm(t, c.at); err != nil {
+			log.Warn("the work of a task did not begin", "error", err)
 			return
 		}
 	}
@@ -195,7 +197,7 @@ func (r *running) do(t Task, c claimed) {
 	defer cancel(nil)
 	ctx, over := context.WithDeadlineCause(ctx, c.at.Add(t.left()), ErrLeaseLost)
 	defer over()
-	lost, stop := r.keep(t, c.at, cancel)
+	lost, stop := r.keep(t, at, cancel)
 	defer stop()
 	out, err := r.handle(ctx, log, t)
 	if lost.Err() != nil {
@@ -213,6 +215,25 @@ func (r *running) do(t Task, c claimed) {
 	}
 	if err != nil {
 		log.Warn("could not report the end of a task, or the report is unconfirmed; if the server did not get it, the task's lease will expire", "error", err)
+	}
+}
+
+// confirm returns the time of a heartbeat that has shown that the lease lasts. The lease may have
+// expired before the response to the claim, at the time at, and another worker may do the work. A
+// task that is not wanted is given back.
+func (r *running) confirm(t Task, at time.Time) (time.Time, error) {
+	until := at.Add(t.lease())
+	ctx, cancel := context.WithDeadline(r.handlers, until)
+	defer cancel()
+	for n := 0; ; n++ {
+		began := time.Now()
+		unwanted, err := r.beat(t, until)
+		switch {
+		case unwanted:
+			return at, errors.Join(ErrUnwanted, r.end(ctx, t, "fail", failed(outcome(Retryable(ErrUnwanted)))))
+		case !temporary(err) || backoff(ctx, n, err) != nil:
+			return began, err
+		}
 	}
 }
 

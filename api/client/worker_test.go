@@ -250,6 +250,67 @@ func TestClaimAnswerLost(t *testing.T) {
 	}
 }
 
+// If the response to a claim was lost, the work begins only once a heartbeat has shown that the
+// task is still this worker's, and wanted.
+func TestRepeatedClaimIsConfirmed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		answer string // to the third heartbeat; before, there is none
+		calls  string
+	}{
+		"the lease is lost":      {http.StatusConflict, `{"type": "urn:recourse:problem:lease_lost", "title": "The lease is lost"}`, "heartbeat heartbeat heartbeat claim"},
+		"the work is not wanted": {http.StatusOK, `{"cancel": true}`, "heartbeat heartbeat heartbeat fail claim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.publish(squareDef)
+			calls := make(chan string, 100)
+			claims, beats := atomic.Int64{}, atomic.Int64{}
+			r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+				what := req.URL.Path[strings.LastIndexByte(req.URL.Path, '/')+1:]
+				switch claimed := claims.Load() > 0; {
+				case what == "claim" && !claimed:
+					rec := httptest.NewRecorder()
+					if next.ServeHTTP(rec, req); rec.Code == http.StatusOK {
+						claims.Add(1)
+					}
+					drop()
+				case what == "claim":
+					if claims.Add(1) > 2 {
+						calls <- what
+					}
+					next.ServeHTTP(w, req)
+				case what == "heartbeat":
+					calls <- what
+					if beats.Add(1) < 3 {
+						w.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					w.WriteHeader(tt.status)
+					_, _ = w.Write([]byte(tt.answer))
+				case what == "fail", what == "complete":
+					calls <- what
+					_, _ = w.Write([]byte("{}"))
+				default:
+					next.ServeHTTP(w, req)
+				}
+			})
+			r.run(client.Worker{Handle: func(context.Context, client.Task) (any, error) {
+				calls <- "work"
+				return nil, nil
+			}})
+			r.square(3)
+			var got []string
+			for len(got) == 0 || got[len(got)-1] != "claim" {
+				got = append(got, <-calls)
+			}
+			if text := strings.Join(got, " "); text != tt.calls {
+				t.Errorf("got %s, want %s", text, tt.calls)
+			}
+		})
+	}
+}
+
 // A worker that is stopping claims no more tasks, and finishes those in flight.
 func TestDrain(t *testing.T) {
 	r := newRig(t)
