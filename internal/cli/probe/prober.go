@@ -84,6 +84,7 @@ type prober struct {
 	check   *machine.Send // the status check; nil: the step has none
 	other   *saga.Request // the request with another body; nil: it has no body to change
 	changed string        // how the body differs
+	effects []saga.Answer // to requests that may have had an effect of their own
 	res     result
 }
 
@@ -192,36 +193,55 @@ func (p *prober) run(undo bool) *result {
 		p.res.Key = p.reached.Send.Key
 	}
 	first := p.exchange("first", p.reached.Send.Request)
-	if !p.succeeded(first) {
+	p.note(first)
+	if p.succeeded(first) {
+		p.compare(first)
+	} else {
 		p.res.Repetition = unclear
 		why := first.Detail
 		if first.Code == "" {
 			why = fmt.Sprintf("HTTP %d; give an input that the service accepts", first.Status)
 		}
 		p.problem("the first request was not successful, so the probe says nothing: %s", why)
-		return &p.res
 	}
+	if undo && len(p.effects) > 0 {
+		p.undo()
+	}
+	return &p.res
+}
+
+// compare sends the other requests, after a first one that was successful.
+func (p *prober) compare(first saga.Answer) {
 	second := p.exchange("second", p.reached.Send.Request)
 	p.res.Repetition = p.repetition(first, second)
-	effects := []saga.Answer{first}
-	if p.res.Repetition == ignored {
-		effects = append(effects, second)
+	if p.res.Repetition != honoured {
+		p.note(second)
 	}
 	if p.other != nil {
 		third := p.exchange("other body", *p.other)
 		p.res.OtherBody = p.body(first, third)
-		if p.res.OtherBody == accepted {
-			effects = append(effects, third)
+		if p.res.OtherBody != replayed {
+			p.note(third)
 		}
 	}
 	if p.check != nil {
 		p.res.StatusCheck = p.status()
 	}
 	p.judge()
-	if undo {
-		p.undo(effects)
+}
+
+// note adds an answer to the effects, unless the step's rules say that there is certainly none.
+func (p *prober) note(a saga.Answer) {
+	m, err := p.at()
+	if err == nil {
+		var d machine.Draft
+		s := p.reached.Send
+		d, err = m.RecordOutcome(s.Path, s.Way, s.Attempt, a, m.At().Add(time.Second), 0)
+		if err == nil && d.Class != journal.Succeeded && d.Class != journal.InDoubt {
+			return
+		}
 	}
-	return &p.res
+	p.effects = append(p.effects, a)
 }
 
 func (p *prober) problem(text string, args ...any) {
@@ -275,10 +295,14 @@ func (p *prober) body(first, third saga.Answer) finding {
 		return refused
 	case !p.succeeded(third):
 		return unclear
-	case marked(third) || bytes.Equal(first.Body, third.Body):
+	case marked(third):
 		return replayed
+	case !bytes.Equal(first.Body, third.Body):
+		return accepted
+	case !identifies(first.Body):
+		return unclear
 	}
-	return accepted
+	return replayed
 }
 
 // status sends the status check, and evaluates its condition.
@@ -342,16 +366,20 @@ func (p *prober) judge() {
 }
 
 // undo runs the compensation for each answer that may stand for an effect.
-func (p *prober) undo(effects []saga.Answer) {
+func (p *prober) undo() {
 	p.res.Undo = undone
-	for i, a := range effects {
+	look := "look for the effect by what was sent"
+	if p.res.Key != "" {
+		look = "look for the effect by its key " + p.res.Key
+	}
+	for i, a := range p.effects {
 		id := p.reached.Saga
 		if i > 0 { // each effect is undone with a key of its own
 			id = uuid.NewV5(id, fmt.Sprint("effect ", i+1))
 		}
 		if err := p.compensate(fmt.Sprintf("undo %d", i+1), id, a); err != nil {
 			p.res.Undo = failed
-			p.problem("the compensation of effect %d: %v", i+1, err)
+			p.problem("the compensation of effect %d: %v; %s", i+1, err, look)
 		}
 	}
 }

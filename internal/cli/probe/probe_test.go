@@ -1,0 +1,76 @@
+package probe
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/internal/cli"
+)
+
+// Each effect that the probe may have had is undone, also if its answer is lost. If that is not
+// possible, the result has the key by which a person can find it.
+func TestUndoOfWhatMayHaveHappened(t *testing.T) {
+	t.Parallel()
+	const byKey, byOutput = "bookings?ref=${key}", "bookings/${output.id}"
+	for name, tt := range map[string]struct {
+		answers []int // to the requests of the step; 0: the connection breaks off
+		undo    string
+		sent    string
+		result  finding
+		problem string
+	}{
+		"the first answer is lost":               {[]int{0}, byKey, "first, undo 1", undone, ""},
+		"the first answer is a 500":              {[]int{500}, byKey, "first, undo 1", undone, ""},
+		"the first request is refused":           {[]int{422}, byKey, "first", "", ""},
+		"the undo needs the answer that is lost": {[]int{0}, byOutput, "first", failed, "look for the effect by its key "},
+		"the second answer is lost":              {[]int{201, 0, 409}, byKey, "first, second, other body, undo 1, undo 2", undone, ""},
+		"the answer to another body is a 500":    {[]int{201, 409, 500}, byKey, "first, second, other body, undo 1, undo 2", undone, ""},
+		"the key is honoured":                    {[]int{201, 201, 422}, byOutput, "first, second, other body, undo 1", undone, ""},
+	} {
+		requests := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodDelete {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			requests++
+			status := tt.answers[requests-1]
+			if status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"id": "b-17"}`)
+		}))
+		file := filepath.Join(t.TempDir(), "book.yaml")
+		text := "saga: book\nsteps:\n  - id: book\n    http: POST " + server.URL + "/bookings\n    body: {route: A-B}\n    in_doubt: retry\n" +
+			"    compensate: {http: \"DELETE " + server.URL + "/" + tt.undo + "\"}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		app := cli.New(t.Context(), nil, strings.NewReader(""), &out, io.Discard)
+		err := (&Command{OutputFlag: cli.OutputFlag{Output: "json"}, File: file, Step: "book", Yes: true, Undo: true}).Run(app)
+		server.Close()
+		var res result
+		if wrong := json.Unmarshal([]byte(out.String()), &res); wrong != nil {
+			t.Fatalf("%s: %v: %s", name, err, out.String())
+		}
+		var sent []string
+		for _, s := range res.Sent {
+			sent = append(sent, s.What)
+			if _, ref, named := strings.Cut(s.Request, "ref="); named && ref != res.Key {
+				t.Errorf("%s: %s, of the key %s", name, s.Request, res.Key)
+			}
+		}
+		if got := strings.Join(sent, ", "); got != tt.sent || res.Undo != tt.result || !strings.Contains(strings.Join(res.Problems, "\n"), tt.problem+res.Key) && tt.problem != "" {
+			t.Errorf("%s: %s\n%s", name, got, out.String())
+		}
+	}
+}
