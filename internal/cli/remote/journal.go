@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -126,6 +127,7 @@ func (c *Client) stream(id string, follow bool, show func(raw []byte) error, los
 func records(resp *http.Response, prefix string, last *string, show func([]byte) error) (ended bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxAnswer)
+	lines.Split(wholeLine)
 	for lines.Scan() {
 		raw, ok := bytes.CutPrefix(lines.Bytes(), []byte(prefix))
 		raw = bytes.TrimSpace(raw)
@@ -137,10 +139,6 @@ func records(resp *http.Response, prefix string, last *string, show func([]byte)
 			Kind journal.Kind `json:"kind"`
 		}
 		if err := json.Unmarshal(raw, &head); err != nil {
-			// The scanner also returns the part of a line at which the connection broke.
-			if !lines.Scan() && lines.Err() != nil {
-				return false, fmt.Errorf("%w: %w", errCut, lines.Err())
-			}
 			return false, fmt.Errorf("%w: %w", export.ErrFormat, err)
 		}
 		if err := show(raw); err != nil {
@@ -153,4 +151,16 @@ func records(resp *http.Response, prefix string, last *string, show func([]byte)
 		return ended, fmt.Errorf("%w: %w", errCut, err)
 	}
 	return ended, nil
+}
+
+// wholeLine is a bufio.SplitFunc for lines. What follows the last one belongs to a line that was
+// cut, even if a proxy ends the response as if it were whole.
+func wholeLine(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
 }

@@ -9,10 +9,17 @@ import (
 	"testing"
 )
 
-// A connection may break in the middle of a record. A command that follows the journal goes on
-// after the last whole one, and any other one says that the response was cut.
+// A connection may break in the middle of a record, and a proxy may end the response as if it were
+// whole. A command that follows the journal goes on after the last whole record, and any other one
+// says that the response was cut.
 func TestStreamIsCutInARecord(t *testing.T) {
 	t.Parallel()
+	t.Run("by the connection", func(t *testing.T) { streamIsCut(t, func() { panic(http.ErrAbortHandler) }) })
+	t.Run("by a proxy", func(t *testing.T) { streamIsCut(t, func() {}) })
+}
+
+func streamIsCut(t *testing.T, end func()) {
+	t.Helper()
 	const first, last = `{"seq":1,"kind":"started"}`, `{"seq":2,"kind":"finished"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := ""
@@ -25,7 +32,7 @@ func TestStreamIsCutInARecord(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, begin+first+"\n\n"+begin+last[:10])
 		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
+		end()
 	}))
 	defer server.Close()
 	cl, err := ServerFlags{Server: server.URL}.Client(t.Context())
