@@ -38,17 +38,30 @@ func Open(ctx context.Context, text string) (Bucket, error) { return open(ctx, t
 func OpenReadOnly(ctx context.Context, text string) (Bucket, error) { return open(ctx, text, false) }
 
 func open(_ context.Context, text string, write bool) (Bucket, error) {
+	path, err := Dir(text)
+	if err != nil {
+		return nil, err
+	}
+	return openDir(path, write)
+}
+
+// Dir returns the directory that the name of a bucket stands for.
+func Dir(text string) (path string, err error) {
 	u, err := url.Parse(text)
-	if err != nil || !strings.Contains(text, "://") {
-		return openDir(text, write)
-	}
 	switch {
+	case err != nil || !strings.Contains(text, "://"):
+		path = text
 	case u.Scheme == "file" && u.Host == "" && u.RawQuery == "":
-		return openDir(filepath.FromSlash(u.Path), write)
+		path = filepath.FromSlash(u.Path)
 	case u.Scheme == "file":
-		return nil, fmt.Errorf("%s: write a directory as file:///path, with three slashes and no query", text)
+		return "", fmt.Errorf("%s: write a directory as file:///path, with three slashes and no query", text)
+	default:
+		return "", fmt.Errorf("%s is not an archive: write a directory, or file:///path", u.Redacted())
 	}
-	return nil, fmt.Errorf("%s is not an archive: write a directory, or file:///path", u.Redacted())
+	if path == "" {
+		return "", errors.New("the archive has no name: write a directory, or file:///path")
+	}
+	return path, nil
 }
 
 // checkKey refuses a key that is not a path below the bucket.

@@ -23,9 +23,6 @@ const unfinished = ".unfinished"
 const abandoned = 24 * time.Hour
 
 func openDir(path string, write bool) (*dir, error) {
-	if path == "" {
-		return nil, errors.New("the archive has no name: write a directory, or file:///path")
-	}
 	root, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err

@@ -96,10 +96,30 @@ func (c *ServeFlags) Check() error {
 	case c.ArchiveWait < 0:
 		wrong = "--archive-wait is at least 0s"
 	default:
+		if _, err := c.Loopback(); err != nil {
+			return err
+		}
 		_, err := c.PageURL()
 		return err
 	}
 	return cli.Exit(cli.Usage, errors.New(wrong))
+}
+
+// Loopback reports whether only this machine can reach --listen.
+func (c *ServeFlags) Loopback() (bool, error) {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return false, cli.Exit(cli.Usage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
+	}
+	ip := net.ParseIP(host)
+	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
+	if c.NoAuth && !loopback {
+		return false, cli.Exit(cli.Usage, fmt.Errorf("--no-auth is for loopback addresses, and --listen %s can be reached from other machines: leave it out, or listen on 127.0.0.1", c.Listen))
+	}
+	return loopback, nil
 }
 
 // OpenArchive opens the archive; nil if there is none.
@@ -114,14 +134,12 @@ func (c *ServeFlags) OpenArchive(ctx context.Context) (archive.Bucket, error) {
 	return b, nil
 }
 
-// FindArchive returns an error if the archive cannot be opened, which is fs.ErrNotExist if it is
-// yet to be created. It creates nothing. named is false if there is none.
-func (c *ServeFlags) FindArchive(ctx context.Context) (named bool, err error) {
+// ArchiveDir returns the directory of the archive; "" if there is none.
+func (c *ServeFlags) ArchiveDir() (string, error) {
 	if c.Archive == "" || c.Archive == NoArchive {
-		return false, nil
+		return "", nil
 	}
-	_, err = archive.OpenReadOnly(ctx, c.Archive)
-	return true, err
+	return archive.Dir(c.Archive)
 }
 
 // LaneCount returns the number of lanes for a database. SQLite runs one transaction at a time. Each
@@ -158,20 +176,17 @@ type Access struct {
 
 // CheckAccess refuses an address that other machines can reach while there is no valid key. For the
 // requirement of keys an expired key counts: a server that requires keys must not stop doing so
-// when the last one expires.
+// when the last one expires. store is nil if the database is yet to be made.
 func (c *ServeFlags) CheckAccess(ctx context.Context, store journal.Store) (Access, error) {
-	host, _, err := net.SplitHostPort(c.Listen)
+	loopback, err := c.Loopback()
 	if err != nil {
-		return Access{}, cli.Exit(cli.Usage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
+		return Access{}, err
 	}
-	ip := net.ParseIP(host)
-	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
-	if c.NoAuth && !loopback {
-		return Access{}, cli.Exit(cli.Usage, fmt.Errorf("--no-auth is for loopback addresses, and --listen %s can be reached from other machines: leave it out, or listen on 127.0.0.1", c.Listen))
-	}
-	keys, err := store.ListKeys(ctx)
-	if err != nil {
-		return Access{}, fmt.Errorf("look for API keys: %w", err)
+	var keys []journal.APIKey
+	if store != nil {
+		if keys, err = store.ListKeys(ctx); err != nil {
+			return Access{}, fmt.Errorf("look for API keys: %w", err)
+		}
 	}
 	good := 0
 	for _, k := range keys {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"recourse/internal/cli"
@@ -13,6 +15,7 @@ import (
 	"recourse/internal/egress"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
+	"recourse/internal/statedir"
 )
 
 // configuration checks the config file, whose flags kong has already set.
@@ -32,15 +35,62 @@ func (d *doctor) configuration(context.Context) {
 }
 
 // archive checks where sagas go whose retention has ended.
-func (d *doctor) archive(ctx context.Context) {
-	switch named, err := d.cmd.FindArchive(ctx); {
-	case errors.Is(err, fs.ErrNotExist):
-		d.warn("archive", "there is no "+d.cmd.Archive+" yet", "serve makes it")
+func (d *doctor) archive(context.Context) {
+	dir, err := d.cmd.ArchiveDir()
+	switch {
 	case err != nil:
 		d.failed("archive", fmt.Errorf("--archive: %w", err))
-	case named:
-		d.ok("archive", "%s is there", d.cmd.Archive)
+	case dir != "":
+		d.directory("archive", dir)
 	}
+}
+
+// state checks the state directory.
+func (d *doctor) state(context.Context) {
+	dir := d.cmd.StateDir
+	if dir == "" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node")); err != nil { // Open would make it, perhaps as another user
+		d.directory("state-dir", dir)
+		return
+	}
+	s, err := statedir.Open(dir)
+	switch {
+	case errors.Is(err, statedir.ErrHeld):
+		d.warn("state-dir", dir+": "+err.Error(), "while that process runs, serve needs another one")
+	case err != nil:
+		d.wrong("state-dir", dir+" cannot be used: "+err.Error(), "name a directory on a local disk that this user may write")
+	default:
+		_ = s.Close()
+		d.ok("state-dir", "%s is there", dir)
+	}
+}
+
+// directory checks a directory in which serve makes files.
+func (d *doctor) directory(check, dir string) {
+	switch missing, err := writable(dir); {
+	case err != nil:
+		d.wrong(check, dir+" cannot be written: "+err.Error(), "name a directory that this user may write")
+	case missing:
+		d.warn(check, "there is no "+dir+" yet", "serve makes it")
+	default:
+		d.ok(check, "%s is there", dir)
+	}
+}
+
+// writable returns an error if no file can be made in a directory, or in the one in which serve
+// would make it because it is missing.
+func writable(dir string) (missing bool, err error) {
+	f, err := os.CreateTemp(dir, ".recourse-doctor-")
+	for parent := ""; errors.Is(err, fs.ErrNotExist) && parent != dir; missing = true {
+		parent, dir = dir, filepath.Dir(dir)
+		f, err = os.CreateTemp(dir, ".recourse-doctor-")
+	}
+	if err != nil {
+		return missing, err
+	}
+	return missing, errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // environment checks variables, vars and secrets.

@@ -10,8 +10,21 @@ import (
 	"recourse/saga/kinds"
 )
 
+// noKeys checks whether serve starts on a database that it has to make first.
+func (d *doctor) noKeys(ctx context.Context) {
+	if _, err := d.cmd.Loopback(); err != nil {
+		return // already reported
+	}
+	if _, err := d.cmd.CheckAccess(ctx, nil); err != nil {
+		d.failed("keys", err)
+	}
+}
+
 // keys checks the API keys.
 func (d *doctor) keys(ctx context.Context, store journal.Store) {
+	if _, err := d.cmd.Loopback(); err != nil {
+		return // already reported
+	}
 	access, err := d.cmd.CheckAccess(ctx, store)
 	if err != nil {
 		d.failed("keys", err)

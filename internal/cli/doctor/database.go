@@ -30,7 +30,7 @@ func (d *doctor) database(ctx context.Context) {
 		if !d.postgres(ctx) {
 			return
 		}
-	} else if !d.sqlite() {
+	} else if !d.sqlite(ctx) {
 		return
 	}
 	store := d.schema(ctx)
@@ -62,6 +62,9 @@ func (d *doctor) schema(ctx context.Context) journal.Store {
 	switch err := migrations.Check(ctx, m); {
 	case errors.Is(err, migrations.ErrBehind):
 		d.warn("schema", fmt.Sprintf("at step %d of %d", at, newest), "`recourse migrate up` brings it up to date; serve does it by itself")
+		if at == 0 {
+			d.noKeys(ctx)
+		}
 		return nil
 	case err != nil:
 		d.failed("schema", err)
@@ -93,7 +96,7 @@ func (d *doctor) disk(dir string) {
 }
 
 // sqlite checks a file. It returns false if no further check is possible.
-func (d *doctor) sqlite() bool {
+func (d *doctor) sqlite(ctx context.Context) bool {
 	path := d.cmd.Database
 	d.disk(filepath.Dir(path))
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -101,6 +104,7 @@ func (d *doctor) sqlite() bool {
 			d.failed("database", database.CheckFile(path, false))
 		} else {
 			d.warn("database", "there is no "+path+" yet", "serve makes it")
+			d.noKeys(ctx)
 		}
 		return false
 	}
@@ -119,6 +123,7 @@ func (d *doctor) sqlite() bool {
 	switch {
 	case n == 0:
 		d.warn("database", path+" is empty", "serve makes its tables")
+		d.noKeys(ctx)
 		return false
 	case err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3\x00")):
 		d.wrong("database", path+" is not a SQLite file", "name another with --database")

@@ -59,7 +59,7 @@ const answerTime = 5 * time.Second
 // Run checks everything, and fails if something is wrong.
 func (c *Command) Run(a *cli.App, file *config.File) error {
 	d := &doctor{app: a, cmd: c, file: file, free: freeBytes, now: time.Now}
-	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.archive, d.sinks, d.models, d.tools, d.issuer, d.server, d.traces} {
+	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.state, d.archive, d.sinks, d.models, d.tools, d.issuer, d.server, d.traces} {
 		check(a.Ctx)
 		if a.Ctx.Err() != nil {
 			return cli.Exit(cli.Failed, errors.New("interrupted"))

@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 
 	"recourse/internal/cli/config"
 	"recourse/internal/pgsync"
+	"recourse/internal/statedir"
 	"recourse/internal/test/pgserver"
 )
 
@@ -45,6 +49,10 @@ func TestDoctorReplication(t *testing.T) {
 // What `serve` refuses at once is an error.
 func TestDoctorFlags(t *testing.T) {
 	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for text, set := range map[string]func(*Command){
 		"--require-sync needs PostgreSQL": func(c *Command) { c.RequireSync = true },
 		"--node-lease is at least 1s":     func(c *Command) { c.NodeLease = time.Millisecond },
@@ -52,24 +60,63 @@ func TestDoctorFlags(t *testing.T) {
 		"--archive-wait is at least 0s":   func(c *Command) { c.ArchiveWait = -time.Hour },
 		"--public-url is a URL":           func(c *Command) { c.PublicURL = "sagas.example" },
 		"s3://sagas is not an archive":    func(c *Command) { c.Archive = "s3://sagas" },
+		"--listen 8080: write host:port":  func(c *Command) { c.Listen = "8080" },
+		"--listen :99999: write":          func(c *Command) { c.Listen = ":99999" },
+		"--no-auth is for loopback":       func(c *Command) { c.Listen, c.NoAuth = "0.0.0.0:8080", true },
+		"the database has no API key":     func(c *Command) { c.Listen = "0.0.0.0:8080" },
+		"archive cannot be written":       func(c *Command) { c.Archive = filepath.Join(file, "archive") },
+		"state cannot be written":         func(c *Command) { c.StateDir = filepath.Join(file, "state") },
 	} {
 		c := &Command{}
-		c.Database, c.NodeLease, c.StalledAfter = "recourse.db", 15*time.Second, 5*time.Minute
+		c.Listen, c.Database, c.NodeLease, c.StalledAfter = "127.0.0.1:8080", filepath.Join(t.TempDir(), "new.db"), 15*time.Second, 5*time.Minute
 		set(c)
-		d := &doctor{cmd: c, file: config.NewFile(nil)}
-		d.configuration(t.Context())
-		d.archive(t.Context())
+		d := &doctor{cmd: c, file: config.NewFile(nil), free: func(string) (uint64, bool) { return 0, false }}
+		for _, check := range []func(context.Context){d.database, d.configuration, d.state, d.archive} {
+			check(t.Context())
+		}
+		d.found = slices.DeleteFunc(d.found, func(f checkup) bool { return f.Result != broken })
+		if len(d.found) != 1 {
+			t.Errorf("%s: %+v", text, d.found)
+			continue
+		}
 		if f := d.found[len(d.found)-1]; f.Result != broken || !strings.Contains(f.Text, text) {
 			t.Errorf("%s: %+v", text, d.found)
 		}
 	}
-	f := finding(t, func(d *doctor) {
-		d.cmd = &Command{}
-		d.cmd.Archive = t.TempDir() + "/new"
-		d.archive(t.Context())
-	})
-	if f.Check != "archive" || f.Result != unwise {
-		t.Errorf("%+v", f)
+}
+
+// Directories that serve makes are fine if it can, and the doctor leaves nothing in them. The state
+// directory of a process that runs is a warning, because that may be the server.
+func TestDoctorDirectories(t *testing.T) {
+	t.Parallel()
+	dir, held := t.TempDir(), t.TempDir()
+	state, err := statedir.Open(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	for _, tt := range []struct {
+		archive, state string
+		result, text   string
+	}{
+		{"file://" + dir, "", fine, dir + " is there"},
+		{dir + "/new/archive", "", unwise, "there is no " + dir + "/new/archive yet"},
+		{"", dir, fine, dir + " is there"},
+		{"", dir + "/new/state", unwise, "there is no " + dir + "/new/state yet"},
+		{"", held, unwise, "another process has the state directory"},
+	} {
+		f := finding(t, func(d *doctor) {
+			d.cmd = &Command{}
+			d.cmd.Archive, d.cmd.StateDir = tt.archive, tt.state
+			d.archive(t.Context())
+			d.state(t.Context())
+		})
+		if f.Result != tt.result || !strings.Contains(f.Text, tt.text) {
+			t.Errorf("%+v: %+v", tt, f)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
