@@ -86,7 +86,18 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 			return err
 		}
 	}
-	list := make([]Applied, len(todo))
+	list, failed := c.publish(a, cl, todo)
+	if c.Machine() { // a script gets what is published, also if the rest is not
+		if err := a.Encode(list); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// publish publishes the files until one fails, and returns the results of those before it.
+func (c *applyDefinitions) publish(a *cli.App, cl *Client, todo []publishing) ([]Applied, error) {
+	list := make([]Applied, 0, len(todo))
 	progress := a.Progress("published", len(todo))
 	defer progress.End()
 	for i, p := range todo {
@@ -94,14 +105,14 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 		d, created, err := Publish(cl, p.kind, p.name, p.src)
 		progress.End()
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.file, err)
+			return list, fmt.Errorf("%s: %w", p.file, err)
 		}
 		for _, w := range d.Warnings { // the server's own: it knows the prices, the sinks and the secrets
 			if !p.runsLater(w, todo[i+1:]) {
 				a.Note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 			}
 		}
-		list[i] = Applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
+		list = append(list, Applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created})
 		if !c.Machine() {
 			state, name := "unchanged", d.Name
 			if created {
@@ -113,10 +124,7 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 			a.Printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
-	if c.Machine() {
-		return a.Encode(list)
-	}
-	return nil
+	return list, nil
 }
 
 func (c *applyDefinitions) refuseOn() []string {

@@ -218,9 +218,12 @@ func (c *AbortSession) Run(a *cli.App) error {
 	if err := r.Into(&v); err != nil {
 		return err
 	}
+	var lost error // the wait's
 	if c.Wait > 0 && !v.Status.Terminal() {
-		if r, v, err = cl.Await(v.ID, c.Wait); err != nil {
-			return err
+		if end, is, err := cl.Await(v.ID, c.Wait); err == nil {
+			r, v = end, is
+		} else {
+			lost = cli.Exit(cli.ExitCode(err), fmt.Errorf("the abort is accepted, but its end is not known: %w; %s shows it", err, c.Command(a, "show "+v.ID+" --follow")))
 		}
 	}
 	if c.Machine() {
@@ -230,8 +233,8 @@ func (c *AbortSession) Run(a *cli.App) error {
 	} else {
 		a.Printf("%s  %s\n", v.ID, view.Status(a, v.Status))
 	}
-	if c.Wait <= 0 {
-		return nil
+	if lost != nil || c.Wait <= 0 {
+		return lost
 	}
 	return c.undone(a, &v, "the session")
 }

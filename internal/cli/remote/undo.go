@@ -64,10 +64,12 @@ func (c *Undo) Run(a *cli.App) error {
 	if err := r.Into(&v); err != nil {
 		return err
 	}
+	var lost error // the wait's
 	if c.Wait > 0 && !v.Status.Terminal() {
-		id := v.ID
-		if r, v, err = cl.Await(id, c.Wait); err != nil {
-			return cli.Exit(cli.ExitCode(err), fmt.Errorf("the undo is accepted, but its end is not known: %w; %s shows it", err, c.Command(a, "show "+id+" --follow")))
+		if end, is, err := cl.Await(v.ID, c.Wait); err == nil {
+			r, v = end, is
+		} else {
+			lost = cli.Exit(cli.ExitCode(err), fmt.Errorf("the undo is accepted, but its end is not known: %w; %s shows it", err, c.Command(a, "show "+v.ID+" --follow")))
 		}
 	}
 	if c.Machine() {
@@ -83,8 +85,8 @@ func (c *Undo) Run(a *cli.App) error {
 			a.Note("%s remains: %s", left.Path, left.Why)
 		}
 	}
-	if c.Wait <= 0 {
-		return nil
+	if lost != nil || c.Wait <= 0 {
+		return lost
 	}
 	return c.undone(a, &v, "the saga")
 }

@@ -27,6 +27,7 @@ func TestUndoWaits(t *testing.T) {
 		"it lasts too long": {time.Millisecond, []string{`"status": "compensating"`}, cli.Failed, "the saga is still being undone: "},
 		"a person decides":  {time.Millisecond, []string{`"status": "stuck", "open": ["e1"]`}, cli.Failed, "a person has to decide: "},
 		"it does not wait":  {0, nil, cli.OK, ""},
+		"the wait is lost":  {time.Minute, []string{""}, cli.Unreachable, "the undo is accepted, but its end is not known: "},
 	} {
 		reads := 0
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,6 +38,10 @@ func TestUndoWaits(t *testing.T) {
 			}
 			if tt.reads == nil {
 				t.Errorf("%s: %s", name, r.URL)
+			}
+			if tt.reads[0] == "" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
 			}
 			_, _ = io.WriteString(w, `{"id": "`+id+`", `+tt.reads[min(reads, len(tt.reads)-1)]+"}")
 			reads++
@@ -51,6 +56,26 @@ func TestUndoWaits(t *testing.T) {
 		if !strings.HasPrefix(out.String(), id+"  ") {
 			t.Errorf("%s: printed %q", name, out.String())
 		}
+	}
+}
+
+// So does `recourse sessions abort`, also if it does not learn the end.
+func TestAbortWhoseWaitIsLost(t *testing.T) {
+	t.Parallel()
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"id": "`+id+`", "status": "compensating"}`)
+	}))
+	defer server.Close()
+	var out strings.Builder
+	app := cli.New(t.Context(), nil, strings.NewReader(""), &out, io.Discard)
+	err := (&AbortSession{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "json"}, Session: id, Wait: time.Minute}).Run(app)
+	if cli.ExitCode(err) != cli.Unreachable || !strings.HasPrefix(err.Error(), "the abort is accepted, ") || !strings.Contains(out.String(), id) {
+		t.Errorf("%v, printed %q", err, out.String())
 	}
 }
 
