@@ -50,6 +50,13 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 				t.Errorf("verify: %s", out)
 			}
 			checkGolden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
+			var s struct {
+				Records []json.RawMessage
+				Status  string
+			}
+			if out := ok(t, nil, "replay", path, "--saga", id, "-d", def, "-o", "json"); json.Unmarshal([]byte(out), &s) != nil || len(s.Records) != 3 || s.Status != "stuck" {
+				t.Errorf("as JSON: %s", out)
+			}
 		})
 	}
 	path := file(t, "j", forms["array"])

@@ -82,8 +82,8 @@ func (c *Replay) Run(a *cli.App) error {
 	switch {
 	case c.Against != "" && c.At != 0:
 		return cli.Exit(cli.Usage, errors.New("--at stops the story of a journal; --against replays all of it: give one of them"))
-	case c.Against != "" && c.File == "" && (c.Saga != "" || c.Definition != ""):
-		return cli.Exit(cli.Usage, errors.New("--saga and --definition are for an exported journal: name its file, too, or select sagas of a server with --sagas"))
+	case c.Against != "" && c.File == "" && (c.Saga != "" || c.Definition != "" || len(c.Actions) > 0):
+		return cli.Exit(cli.Usage, errors.New("--saga, --definition and --actions are for an exported journal: name its file, too, or select sagas of a server with --sagas"))
 	case c.Against != "" && c.File != "" && c.Sagas != "":
 		return cli.Exit(cli.Usage, errors.New("--sagas selects sagas of a server: leave it out, or the exported journal"))
 	case c.Against != "" && c.File == "":
@@ -117,6 +117,14 @@ func (c *Replay) against(a *cli.App) error {
 	return c.ReplayFlags.Report(a, c.OutputFlag, r)
 }
 
+// state is a journal, and the state of the saga after it if its definition is known.
+type state struct {
+	Records  []journal.Record `json:"records"`
+	Status   saga.Status      `json:"status,omitempty"`
+	Next     []string         `json:"next,omitempty"`
+	InFlight []string         `json:"in_flight,omitempty"`
+}
+
 // story prints the journal.
 func (c *Replay) story(a *cli.App) error {
 	ex, def, err := c.read(a)
@@ -126,28 +134,51 @@ func (c *Replay) story(a *cli.App) error {
 	if c.At > 0 && c.At < int64(len(ex.Records)) {
 		ex.Records = ex.Records[:c.At]
 	}
-	if err := view.PrintStory(a, def, ex.Records); err != nil {
-		return err
+	if !c.Machine() {
+		if err := view.PrintStory(a, def, ex.Records); err != nil {
+			return err
+		}
 	}
-	if def == nil {
+	s, err := stateAfter(ex, def)
+	switch {
+	case err != nil:
+		return err
+	case c.Machine():
+		return a.Encode(s)
+	case def == nil:
 		a.Note("give --definition FILE to see what the saga decides next")
 		return nil
 	}
+	a.Printf("\nStatus after record %d: %s\n", len(s.Records), view.Status(a, s.Status))
+	for _, text := range s.Next {
+		a.Printf("Next: %s\n", story.Harmless(text))
+	}
+	for _, text := range s.InFlight {
+		a.Printf("In flight: %s\n", text)
+	}
+	return nil
+}
+
+// stateAfter returns the state after the records; without a definition only the records.
+func stateAfter(ex export.Journal, def *saga.Definition) (s state, err error) {
+	if s.Records = ex.Records; def == nil {
+		return s, nil
+	}
 	if err := pinned(ex, def); err != nil {
-		return err
+		return s, err
 	}
 	m, err := machine.Replay(def, ex.Saga, ex.Records)
 	if err != nil {
-		return fmt.Errorf("the journal does not replay: %w", err)
+		return s, fmt.Errorf("the journal does not replay: %w", err)
 	}
-	a.Printf("\nStatus after record %d: %s\n", m.Seq(), view.Status(a, m.Status()))
+	s.Status = m.Status()
 	for _, d := range m.Decide() {
-		a.Printf("Next: %s\n", story.Harmless(decision(d)))
+		s.Next = append(s.Next, decision(d))
 	}
 	for _, o := range m.InFlight() {
-		a.Printf("In flight: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
+		s.InFlight = append(s.InFlight, fmt.Sprintf("attempt %d of %s (%s)", o.Number, o.Path, o.Way))
 	}
-	return nil
+	return s, nil
 }
 
 // decision describes a decision.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"recourse/internal/cli"
+	"recourse/internal/cli/definition"
 	"recourse/internal/cli/remote"
 )
 
@@ -17,6 +18,7 @@ func TestReplayFlagsThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]Replay{
 		"a server's sagas, --saga":       {Against: "new.yaml", journalFile: journalFile{Saga: id}},
 		"a server's sagas, --definition": {Against: "new.yaml", journalFile: journalFile{Definition: "old.yaml"}},
+		"a server's sagas, --actions":    {Against: "new.yaml", journalFile: journalFile{ActionFlags: definition.ActionFlags{Actions: []string{"actions"}}}},
 		"a server's sagas, --at":         {Against: "new.yaml", At: 3},
 		"a journal, --at":                {Against: "new.yaml", At: 3, journalFile: journalFile{File: "j.ndjson"}},
 		"a journal, --sagas":             {Against: "new.yaml", journalFile: journalFile{File: "j.ndjson"}, ReplayFlags: remote.ReplayFlags{Sagas: "status=failed"}},
