@@ -181,7 +181,7 @@ func (c *Command) databases(ctx context.Context, dir string) (dbs databases, dro
 	if !database.IsPostgres(c.Database) {
 		if c.Database != "" {
 			dir = c.Database + ".bench"
-			if err := os.MkdirAll(dir, 0o700); err != nil {
+			if err := os.Mkdir(dir, 0o700); err != nil { // also if it exists, because drop removes it
 				return dbs, nil, cli.Exit(cli.Usage, fmt.Errorf("--database %s: %w", c.Database, err))
 			}
 		}
