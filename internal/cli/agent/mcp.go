@@ -72,12 +72,11 @@ func (r *runner) serveTools() error {
 	if err != nil {
 		return err
 	}
-	at := strings.TrimRight(r.flags.Server, "/")
-	server, err := url.Parse(at)
+	server, err := url.Parse(strings.TrimRight(r.flags.Server, "/"))
 	if err != nil {
 		return cli.Exit(cli.Usage, err)
 	}
-	who := mcp.Caller{Token: r.token(r.life.secret), Session: r.session.ID, Actions: list.Data, Page: at, Attach: func(ctx context.Context) error {
+	who := mcp.Caller{Token: r.token(r.life.secret), Session: r.session.ID, Actions: list.Data, Page: r.flags.Address(), Attach: func(ctx context.Context) error {
 		_, err := r.attach(ctx, r.life.secret, "") // the machine may have slept
 		return err
 	}}

@@ -41,7 +41,7 @@ func (r *runner) waiting(steps []machine.CallView) string {
 	}
 	line := strings.Join(list, ", ")
 	if slices.ContainsFunc(steps, decided) {
-		line += "; decide at " + strings.TrimRight(r.flags.Server, "/") + "/inbox or with " + r.flags.Command(r.app, "inbox --saga "+r.session.ID)
+		line += "; decide at " + r.flags.Address() + "/inbox or with " + r.flags.Command(r.app, "inbox --saga "+r.session.ID)
 	}
 	return line
 }

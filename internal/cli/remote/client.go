@@ -26,7 +26,8 @@ import (
 
 // Client sends requests to a server's API.
 type Client struct {
-	URL  string
+	URL  string // for people
+	base string // of the URLs of requests
 	key  string
 	http *http.Client
 	ctx  context.Context
@@ -39,9 +40,9 @@ const maxAnswer = 64 << 20
 func (f ServerFlags) Client(ctx context.Context) (*Client, error) {
 	u, err := url.Parse(f.Server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, cli.Exit(cli.Usage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
+		return nil, cli.Exit(cli.Usage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Address()))
 	}
-	return &Client{URL: strings.TrimRight(f.Server, "/"), key: strings.TrimSpace(f.APIKey), ctx: ctx, http: &http.Client{
+	return &Client{URL: f.Address(), base: strings.TrimRight(f.Server, "/"), key: strings.TrimSpace(f.APIKey), ctx: ctx, http: &http.Client{
 		// Redirects are not followed: a key must go only to the server that it was given for.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -125,7 +126,7 @@ func (c *Client) open(r Call) (*http.Response, error) {
 	}
 	var resp *http.Response
 	for try := 0; ; try++ {
-		req, err := http.NewRequestWithContext(c.ctx, r.Method, c.URL+r.Path, bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(c.ctx, r.Method, c.base+r.Path, bytes.NewReader(body))
 		if err != nil {
 			return nil, cli.Exit(cli.Usage, err)
 		}
@@ -277,7 +278,20 @@ func (f ServerFlags) Named(a *cli.App) string {
 	if at == strings.TrimRight(cmp.Or(a.Variables["RECOURSE_SERVER"], "http://127.0.0.1:8080"), "/") {
 		return ""
 	}
-	return "--server " + at
+	return "--server " + f.Address()
+}
+
+// Address returns the server's URL for people: without a slash at the end, and without a password
+// for a proxy.
+func (f ServerFlags) Address() string {
+	at := strings.TrimRight(f.Server, "/")
+	switch u, err := url.Parse(at); {
+	case err != nil:
+		return at[strings.LastIndexByte(at, '@')+1:]
+	case u.User != nil:
+		return u.Redacted()
+	}
+	return at
 }
 
 // Command returns a command of the program, on this server, for a person to type.

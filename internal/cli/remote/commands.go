@@ -99,7 +99,7 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 		if strings.HasPrefix(v.Definition, saga.SessionPrefix) {
 			server := f.Named(a)
 			if a.Variables["RECOURSE_SERVER"] == "" { // without a flag, that command is its own server
-				server = "--server " + f.Server
+				server = "--server " + f.Address()
 			}
 			a.Note("`%s` runs its agent", strings.TrimSpace("recourse agent run --session "+v.ID+" "+server)+" -- COMMAND")
 		}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,32 @@ func TestKeysWithControlCharacters(t *testing.T) {
 		case err == nil && tt.code == cli.OK && string(r.Body) == "Bearer rk_1":
 		case tt.code == cli.OK, cli.ExitCode(err) != tt.code, !strings.Contains(err.Error(), "control character"):
 			t.Errorf("%s: %q, %v", name, r.Body, err)
+		}
+	}
+}
+
+// The password of a proxy in --server is sent, and not printed.
+func TestNoPasswordIsPrinted(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "hunter2" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	var out, errOut bytes.Buffer
+	app := cli.New(t.Context(), nil, strings.NewReader(""), &out, &errOut)
+	for at, code := range map[string]int{
+		strings.Replace(server.URL, "//", "//ann:hunter2@", 1) + "/": cli.Unreachable,
+		"ftp://ann:hunter2@recourse.example":                         cli.Usage,
+		"http://ann:hunter2@recourse example":                        cli.Usage,
+	} {
+		f := ServerFlags{Server: at}
+		err := (&Undo{ServerFlags: f, Saga: "01890a5d-ac96-774b-bcce-b302099a8057", Reason: "r"}).Run(app)
+		if text := f.Command(app, "inbox") + err.Error(); cli.ExitCode(err) != code || strings.Contains(text, "hunter2") {
+			t.Errorf("exit %d: %s", cli.ExitCode(err), text)
 		}
 	}
 }
