@@ -16,8 +16,8 @@ import (
 const MinRedacted = 6
 
 // Redact returns text with every value that Get ever returned replaced by ***, in the forms in
-// which values appear in logs: as they are, quoted, inside JSON, and percent-encoded. Values
-// shorter than MinRedacted are not replaced.
+// which values appear in logs: as they are, percent-encoded, quoted, and inside JSON, also several
+// times. Values shorter than MinRedacted are not replaced.
 func (s *Source) Redact(text string) string { return s.given.redact(text) }
 
 // Known returns every value that Get ever returned and that Redact looks for, in no order. The
@@ -65,11 +65,25 @@ func (r *redactor) redact(text string) string {
 	return replacer.Replace(text)
 }
 
+// nested is how often a value may be quoted: in a JSON document, which is in an error's text, which
+// is in another one, and so on.
+const nested = 3
+
 func newReplacer(values map[string]bool) *strings.Replacer {
 	var forms []string
 	for v := range values {
-		quoted := strconv.Quote(v) // as the lines of a log in text are written
-		forms = append(forms, v, inJSON(v, true), inJSON(v, false), quoted[1:len(quoted)-1], url.QueryEscape(v), url.PathEscape(v))
+		level := []string{v, url.QueryEscape(v), url.PathEscape(v)}
+		for range nested + 1 {
+			slices.Sort(level)
+			level = slices.Compact(level)
+			forms = append(forms, level...)
+			var next []string
+			for _, f := range level {
+				quoted := strconv.Quote(f) // as the lines of a log in text are written
+				next = append(next, inJSON(f, true), inJSON(f, false), quoted[1:len(quoted)-1])
+			}
+			level = next
+		}
 	}
 	// The replacer takes the first form that matches at a place. The longest must come first.
 	// Otherwise, if one secret is the beginning of another, the rest of the longer one would

@@ -1,7 +1,9 @@
 package secrets
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -169,10 +171,16 @@ func TestRedactLogs(t *testing.T) {
 			"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
 			"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
 		} {
-			var line strings.Builder
-			slog.New(handler(&line)).Info("it happened", "error", "refused: "+secret+" is unknown")
-			if got := s.Redact(line.String()); !strings.Contains(got, "refused: *** is unknown") {
-				t.Errorf("%s: %s", name, got)
+			body, err := json.Marshal("refused: " + secret + " is unknown")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{"refused: " + secret + " is unknown", string(body), fmt.Sprintf("HTTP 422 %q", body)} {
+				var line strings.Builder
+				slog.New(handler(&line)).Info("it happened", "error", text)
+				if got := s.Redact(line.String()); !strings.Contains(got, "refused: *** is unknown") {
+					t.Errorf("%s: %s", name, got)
+				}
 			}
 		}
 	}
