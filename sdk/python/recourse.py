@@ -80,7 +80,8 @@ class Problem(Exception):
         self.status, self.code, self.errors = status, str(body.get("type", "")).rpartition(":")[2], body.get("errors", [])
         self.title, self.detail = body.get("title") or http.client.responses.get(status, "?"), body.get("detail", "")
         self.retry_after = int(retry_after) if retry_after.isdigit() else 0
-        self.temporary = status >= 500 or status in (408, 429) or self.code == "key_in_flight"
+        lasting = self.code in ("definition_unusable", "journal_unreadable")
+        self.temporary = (status >= 500 and not lasting) or status in (408, 429) or self.code == "key_in_flight"
         super().__init__(f"{self.title}: {self.detail} (HTTP {status}, {self.code})")
 
 
@@ -254,19 +255,27 @@ class Client:
     def _work(self, task: Task, do: Callable[[Work], Any]) -> None:
         work, done, at, lease = Work(task), threading.Event(), f"/v1/tasks/{task['id']}", task["lease_ms"] / 1000
 
-        def beat() -> None:
-            until, first = time.monotonic() + lease, True  # the response to the claim may have come late
-            while not done.wait(0 if first else lease / 3):
-                began, first = time.monotonic(), False
+        def beat(give_up: float) -> float:
+            began = time.monotonic()
+            if self.request("POST", at + "/heartbeat", {"lease": task["lease"]}, stop=done, give_up=give_up, timeout=lease / 3)["cancel"]:
+                work.unwanted.set()
+            return began + lease
+
+        try:  # the response to the claim may have come late, and another worker may have the task
+            until = beat(lease)
+        except (OSError, http.client.HTTPException, Problem) as error:
+            log.error("the work of task %s does not begin: %s", task["id"], error)
+            return
+
+        def keep(until: float) -> None:
+            while not done.wait(lease / 3):
                 try:
-                    said = self.request("POST", at + "/heartbeat", {"lease": task["lease"]}, stop=done, give_up=0, timeout=lease / 3)
-                    until = began + lease
-                    work.unwanted.set() if said["cancel"] else None
+                    until = beat(0)
                 except (OSError, http.client.HTTPException, Problem) as error:
                     if isinstance(error, Problem) and not error.temporary or time.monotonic() > until:
                         return work.lost.set()
 
-        threading.Thread(target=beat, daemon=True).start()
+        threading.Thread(target=keep, args=(until,), daemon=True).start()
         try:
             what, end = "complete", {"output": do(work)}
             json.dumps(end, allow_nan=False)

@@ -71,7 +71,8 @@ export class Problem extends Error {
     this.title = body?.title ?? ''
     this.detail = body?.detail ?? ''
     this.errors = body?.errors ?? []
-    this.temporary = status >= 500 || status === 408 || status === 429 || code === 'key_in_flight'
+    const unreadable = code === 'definition_unusable' || code === 'journal_unreadable'
+    this.temporary = (status >= 500 && !unreadable) || status === 408 || status === 429 || code === 'key_in_flight'
   }
 }
 
@@ -259,20 +260,29 @@ export class Client {
     const mine = new Work(task)
     const done = new AbortController()
     const lease = task.lease_ms
-    const beat = async () => {
-      for (let until = Date.now() + lease, pause = 0; !done.signal.aborted; pause = lease / 3) { // the first at once: the claim may have come late
-        await sleep(pause, undefined, { ref: false, signal: done.signal })
-        const began = Date.now()
+    const beat = async (giveUp: number) => {
+      const began = Date.now()
+      const said = await this.request('POST', `${at}/heartbeat`, { lease: task.lease }, { giveUp, timeout: lease / 3 })
+      if (said.cancel) mine.unwanted.abort()
+      return began + lease
+    }
+    let until: number
+    try {
+      until = await beat(lease) // the claim may have come late, and another worker may have the task
+    } catch (error) {
+      return process.emitWarning(`the work of task ${task.id} does not begin: ${error}`)
+    }
+    const keep = async () => {
+      while (!done.signal.aborted) {
+        await sleep(lease / 3, undefined, { ref: false, signal: done.signal })
         try {
-          const said = await this.request('POST', `${at}/heartbeat`, { lease: task.lease }, { giveUp: 0, timeout: lease / 3 })
-          until = began + lease
-          if (said.cancel) mine.unwanted.abort()
+          until = await beat(0)
         } catch (error) {
           if (lasting(error) || Date.now() > until) return mine.lost.abort()
         }
       }
     }
-    beat().catch(() => {}) // done has ended the pause
+    keep().catch(() => {}) // done has ended the pause
     let [how, end] = ['complete', {} as Record<string, unknown>]
     try {
       end.output = (await work(mine)) ?? null
