@@ -356,6 +356,7 @@ func RunTarget(text string) (name string, version int, ok bool) {
 // Filler is implemented by schemas of objects that have defaults.
 type Filler interface {
 	// Fill returns v with the defaults filled in, even if v is invalid. It does not change v
-	// itself.
-	Fill(v any) any
+	// itself. It returns false if that would take more steps than one validation may take: defaults
+	// of the items of defaults multiply with each level.
+	Fill(v any) (filled any, ok bool)
 }

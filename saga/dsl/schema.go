@@ -132,10 +132,10 @@ func (s *schema) Apply(v any) (any, []saga.Finding) {
 		return nil, []saga.Finding{*f}
 	}
 	b := s.cost.budget(v)
-	if b.defaults(s.doc, v); b.left < 0 {
+	v, ok := b.fill(s.doc, v)
+	if !ok {
 		return nil, []saga.Finding{tooCostly}
 	}
-	v = fill(s.doc, v)
 	if b.visit(s.rules, v, 0); b.left < 0 {
 		return nil, []saga.Finding{tooCostly}
 	}
@@ -159,7 +159,7 @@ func (s *schema) Apply(v any) (any, []saga.Finding) {
 }
 
 // Fill implements saga.Filler.
-func (s *schema) Fill(v any) any { return fill(s.doc, v) }
+func (s *schema) Fill(v any) (any, bool) { return s.cost.budget(v).fill(s.doc, v) }
 
 // fill returns v with the defaults of `properties`, at any depth of properties and items. It does
 // not change v itself.

@@ -236,6 +236,14 @@ func (b *budget) match(p jsonschema.Regexp, text string) {
 	b.left -= len(text) * (b.cost.patterns[p] + 8) / 64
 }
 
+// fill returns v with the defaults of `doc`, or false if the budget is too small for them.
+func (b *budget) fill(doc, v any) (any, bool) {
+	if b.defaults(doc, v); b.left < 0 {
+		return nil, false
+	}
+	return fill(doc, v), true
+}
+
 // defaults pays for the defaults that `fill` adds, each of which JSON will contain once for each
 // place.
 func (b *budget) defaults(doc, v any) {
@@ -362,7 +370,7 @@ func instructions(pattern string) int {
 }
 
 // tooCostly is the finding about a value whose validation would take too many steps.
-var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level; " +
+var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level, as do defaults of the items of defaults; " +
 	"send smaller or flatter data, or give alternatives that hold each other different types"}
 
 // tooLarge is the finding about a value that breaks its schema and is so large that the list of its

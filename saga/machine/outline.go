@@ -80,7 +80,11 @@ func outlineInput(def *saga.Definition, input json.RawMessage) (json.RawMessage,
 		v = map[string]any{}
 	}
 	if f, ok := def.Input.(saga.Filler); ok {
-		v, _ = expr.Decode(saga.Encode(f.Fill(v))) // a copy: placeholders must not get into the schema's defaults
+		filled, ok := f.Fill(v)
+		if !ok {
+			return placeholder("input"), wrong // that says so, or names a number that must be fixed first
+		}
+		v, _ = expr.Decode(saga.Encode(filled)) // a copy: placeholders must not get into the schema's defaults
 	}
 	var left []saga.Finding
 	for _, f := range wrong {

@@ -380,6 +380,39 @@ steps:
 	}
 }
 
+// Defaults of the items of defaults multiply with each level. A plan, and the sample that a store
+// makes of a new definition, do not fill in those that a start would not fill in either, whatever
+// else is wrong with the input.
+func TestPlanOfCostlyDefaults(t *testing.T) {
+	list := "[" + strings.Repeat("{},", 59) + "{}]"
+	schema := `{type: object}`
+	for range 5 { // 60^5 defaults
+		schema = `{type: object, properties: {x: {default: ` + list + `, items: ` + schema + `}}}`
+	}
+	def, errs := dsl.Parse("plan.yaml", []byte("saga: p\ninput_schema: "+schema+"\nsteps:\n  - {id: a, set: \"${input.x}\"}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	for _, tt := range []struct{ name, input, want string }{
+		{"no input", ``, "schema_too_costly"},
+		{"a large number", `{"n": 1e99999}`, "number_too_large"},
+		{"defaults that are not needed", `{"x": []}`, ""},
+	} {
+		began := time.Now()
+		_, findings := machine.BeginPlan(def, machine.StartOptions{Version: 1, Input: json.RawMessage(tt.input)})
+		got := ""
+		for _, f := range findings {
+			got += f.Code
+		}
+		if took := time.Since(began); got != tt.want || took > 5*time.Second {
+			t.Errorf("%s: %q after %v, want %q", tt.name, got, took, tt.want)
+		}
+	}
+	if records := machine.Sample(def); len(records) < 3 {
+		t.Errorf("the sample has %d records", len(records))
+	}
+}
+
 // The worst case of very many attempts is not added up one by one, which would take minutes here.
 func TestPlanOfManyAttempts(t *testing.T) {
 	p := makePlan(t, `saga: p
