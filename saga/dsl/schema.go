@@ -172,8 +172,8 @@ func fill(doc, v any) any {
 			return v
 		}
 		filled := maps.Clone(value)
-		for _, name := range sortedKeys(properties) {
-			inner, _ := properties[name].(map[string]any)
+		for name, rule := range properties { // any order
+			inner, _ := rule.(map[string]any)
 			if have, ok := value[name]; ok {
 				filled[name] = fill(inner, have)
 			} else if def, ok := inner["default"]; ok {

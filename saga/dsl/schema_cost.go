@@ -244,13 +244,14 @@ func (b *budget) fill(doc, v any) (any, bool) {
 	return fill(doc, v), true
 }
 
-// defaults pays for the defaults that `fill` adds, each of which JSON will contain once for each
-// place.
+// defaults pays for the defaults that `fill` looks for and adds, each of which JSON will contain
+// once for each place.
 func (b *budget) defaults(doc, v any) {
 	rules, _ := doc.(map[string]any)
 	switch value := v.(type) {
 	case map[string]any:
 		properties, _ := rules["properties"].(map[string]any)
+		b.left -= len(properties) / 64
 		for name, rule := range properties { // any order
 			inner, _ := rule.(map[string]any)
 			if have, ok := value[name]; ok {

@@ -136,6 +136,15 @@ func nested(open, end string, depth int) string {
 	return strings.Repeat(open, depth) + "1" + strings.Repeat(end, depth)
 }
 
+// many writes n numbers in a format.
+func many(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 // TestSchemaTooCostly has schemas of a few hundred bytes, for which the validator takes 2^depth
 // steps or more.
 func TestSchemaTooCostly(t *testing.T) {
@@ -153,6 +162,7 @@ func TestSchemaTooCostly(t *testing.T) {
 		{"an enum", `{"items":{"enum":[` + strings.Repeat("1e9999,", 200) + `"a"]}}`, "[" + strings.Repeat("1e9998,", 20) + "1]"},
 		{"defaults", `{"items":{"properties":{"a":{"default":"` + strings.Repeat("x", 1000_000) + `"}}}}`, "[" + strings.Repeat("{},", 1000) + "{}]"},
 		{"defaults of a default", `{"properties":{"l":{"default":[` + strings.Repeat("{},", 1000) + `{}],"items":{"properties":{"a":{"default":"` + strings.Repeat("x", 100_000) + `"}}}}}}`, "{}"},
+		{"defaults to look for", `{"items":{"properties":{"a":{}` + many(10_000, `,"p%d":{}`) + `}}}`, "[" + strings.Repeat("{},", 10_000) + "{}]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := must(compileSchema(decodeJSON([]byte(tt.schema))))
