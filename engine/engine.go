@@ -181,7 +181,7 @@ type Engine struct {
 // New returns an engine that does nothing until Run.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	health := &health{Store: faultstore.Store(cfg.Store), after: ailingFor}
+	health := &health{Store: faultstore.Store(cfg.Store), wait: minAiling}
 	cfg.Store = health
 	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), wake: make(chan struct{}, 1), more: make(chan struct{}, 1), window: NewMessageWindow(cfg.MessageBytes), fenced: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())

@@ -128,7 +128,7 @@ type (
 	// Commit asks for the batch to be appended, and for Committed in return. There is at most one
 	// at a time. After is the delay before it: an earlier one has failed. Deferred says that the
 	// batch is one append that has failed by itself before: that it fails again says nothing about
-	// a store that takes others.
+	// the store.
 	Commit struct {
 		Number   int
 		Node     string

@@ -4,15 +4,23 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"recourse/journal"
 )
 
-// answering is a store whose appends return err, and that has one saga to claim.
+// answering is a store whose appends return err and whose pings return ping, and that has one saga
+// to claim.
 type answering struct {
 	journal.Store
-	err error
+	err, ping error
+	pings     int
+}
+
+func (s *answering) Ping(context.Context) error {
+	s.pings++
+	return s.ping
 }
 
 func (s *answering) Append(context.Context, string, []journal.Append) ([]journal.Result, error) {
@@ -23,11 +31,10 @@ func (s *answering) Claim(context.Context, string, int) ([]journal.Claimed, erro
 	return make([]journal.Claimed, 1), nil
 }
 
-// While commits fail, the node claims nothing. This ends with the next successful commit, or after
-// a while.
+// While commits fail, the node claims nothing. This ends with the next successful commit.
 func TestHealth(t *testing.T) {
 	s := &answering{}
-	h := &health{Store: s, after: time.Hour}
+	h := &health{Store: s, wait: time.Hour}
 	for _, tt := range []struct {
 		err    error
 		ailing bool
@@ -52,20 +59,42 @@ func TestHealth(t *testing.T) {
 		t.Error("an append that failed by itself before counts, although the store takes others")
 	}
 	_, _ = h.Append(t.Context(), "n", make([]journal.Append, 1))
-	first := *h.failed.Load()
-	_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
-	if last := h.failed.Load(); last == nil || !last.After(first) {
-		t.Error("an append that fails again does not count, although the store has taken none since")
-	}
 	s.err = nil
 	_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
 	if h.ailing() {
 		t.Error("an append that succeeds in the end does not count")
 	}
-	h.after = 0
-	s.err = errors.New("disk full")
-	_, _ = h.Append(t.Context(), "n", nil)
-	if h.ailing() {
-		t.Error("a failure counts forever")
-	}
+}
+
+// Without a successful commit, the node is well again when the store takes a ping, which comes
+// later each time that no successful commit follows. The tries of deferred appends change nothing.
+func TestHealthByPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &answering{err: errors.New("disk full"), ping: errors.New("disk full")}
+		h := &health{Store: s, wait: minAiling}
+		tries := func(most time.Duration) (took time.Duration) {
+			_, _ = h.Append(t.Context(), "n", make([]journal.Append, 1))
+			for ; h.ailing() && took < most; took += time.Second {
+				time.Sleep(time.Second)
+				_, _ = h.AppendDeferred(t.Context(), "n", make([]journal.Append, 1))
+				h.recheck(t.Context())
+			}
+			return took
+		}
+		if took := tries(time.Hour); took < time.Hour || s.pings < 1000 {
+			t.Errorf("well after %v and %d pings, although the store takes none", took, s.pings)
+		}
+		s.ping = nil
+		for _, want := range []time.Duration{2, 4, 8, 15, 15} {
+			if took := tries(time.Hour); took != want*time.Second {
+				t.Errorf("well after %v, want %ds", took, want)
+			}
+		}
+		s.err = nil
+		_, _ = h.Append(t.Context(), "n", nil)
+		s.err = errors.New("disk full")
+		if took := tries(time.Hour); took != minAiling {
+			t.Errorf("well after %v, although a commit has succeeded in between", took)
+		}
+	})
 }

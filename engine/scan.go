@@ -40,6 +40,7 @@ func (e *Engine) scan(quit <-chan struct{}) {
 			continue
 		}
 		e.deliver()
+		e.health.recheck(e.storeCtx)
 		for claims && !e.stopping.Load() && e.claim(quit) == claimBatch {
 		}
 	}
