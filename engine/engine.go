@@ -281,10 +281,11 @@ func (e *Engine) Now() time.Time { return e.lease.now() }
 
 // Start makes a saga durable and starts it. machine.Begin must have checked start and data. With
 // follow, Begun.Ended delivers the saga's end until Begun.Stop is called. Errors: saga.ErrBusy and
-// saga.ErrUnavailable, with the saga's id if the node lost its lease during the commit, which may
-// have gone through; journal.ErrStartKey and journal.ErrUnique, with the id of the saga that has
-// the key or value; journal.ErrNotNewest; machine.ErrTooLate; the error of ctx, if it is not known
-// whether the saga was started.
+// saga.ErrUnavailable, with the saga's id and journal.ErrUnknown if the start may be durable,
+// because its commit had an unknown result or the node lost its lease meanwhile;
+// journal.ErrStartKey and journal.ErrUnique, with the id of the saga that has the key or value;
+// journal.ErrNotNewest; machine.ErrTooLate; the error of ctx, if it is not known whether the saga
+// was started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error) {
 	id, leave, err := e.admit(data)
 	if err != nil {

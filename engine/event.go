@@ -157,7 +157,8 @@ type (
 	Replied struct {
 		Reply any
 		// ID is, with ErrStartKey and ErrUnique, the saga that has the key or value. With
-		// ErrUnavailable it is that of a start that may be durable, or Nil.
+		// ErrUnavailable it is that of a start that may be durable, or Nil. In the first case, the
+		// error wraps journal.ErrUnknown, too.
 		ID   uuid.UUID
 		View *machine.View // of the durable journal; nil if the machine has later records, or none was asked for
 		Err  error

@@ -784,7 +784,7 @@ func (l *Lane) forget() {
 	l.node = ""
 	for _, r := range sorted(l.runs) {
 		if r.reply != nil {
-			l.emit(Replied{Reply: r.reply, ID: r.id, Err: saga.ErrUnavailable})
+			l.emit(Replied{Reply: r.reply, ID: r.id, Err: errPerhapsStarted})
 		}
 		l.drop(r, journal.ErrFenced)
 	}

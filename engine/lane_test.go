@@ -257,8 +257,8 @@ func TestStartOfAFencedNode(t *testing.T) {
 	}
 	b.handle(engine.LeaseLost{})
 	got := take[engine.Replied](b)
-	if len(got) != 1 || !errors.Is(got[0].Err, saga.ErrUnavailable) {
-		t.Fatalf("got %+v, want one reply: unavailable", got)
+	if len(got) != 1 || !errors.Is(got[0].Err, saga.ErrUnavailable) || !errors.Is(got[0].Err, journal.ErrUnknown) {
+		t.Fatalf("got %+v, want one reply: unavailable, with an unknown result", got)
 	}
 	if _, err := b.store.Saga(t.Context(), got[0].ID); err != nil {
 		t.Errorf("the reply names %s: %v", got[0].ID, err)

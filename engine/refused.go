@@ -98,11 +98,14 @@ func (l *Lane) retryDeferred() bool {
 	return true
 }
 
+// errPerhapsStarted is the error of a start that may be durable.
+var errPerhapsStarted = fmt.Errorf("%w: %w", saga.ErrUnavailable, journal.ErrUnknown)
+
 // abandon gives up a saga although its append may be refused for good. What only the append
 // contains is lost, as if the node had died: the saga's attempts in flight are then in doubt.
 func (l *Lane) abandon(r *run, err error) {
 	if r.reply != nil {
-		l.emit(Replied{Reply: r.reply, ID: r.id, Err: saga.ErrUnavailable}) // it may be durable
+		l.emit(Replied{Reply: r.reply, ID: r.id, Err: errPerhapsStarted})
 		r.reply = nil
 	}
 	if r.broken != nil {

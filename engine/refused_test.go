@@ -114,6 +114,11 @@ func TestRefusedStart(t *testing.T) {
 		if b.lane.Len() != 0 {
 			t.Errorf("first %v: the start is tried forever", first)
 		}
+		for _, r := range take[engine.Replied](b) {
+			if r.Err != nil && (r.ID != bad || !errors.Is(r.Err, saga.ErrUnavailable) || !errors.Is(r.Err, journal.ErrUnknown)) {
+				t.Errorf("first %v: the start that may be durable got %+v", first, r)
+			}
+		}
 	}
 }
 

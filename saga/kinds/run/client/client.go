@@ -28,7 +28,8 @@ type Definitions interface {
 type Engine interface {
 	// StartChild starts a saga with the given id. Errors are those of a start. journal.ErrStartKey
 	// and journal.ErrConflict mean that the saga exists already, journal.ErrParentEnded that it
-	// never will.
+	// never will. With saga.ErrUnavailable it was not started, unless the error also wraps
+	// journal.ErrUnknown.
 	StartChild(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Send stores a message for a saga.
 	Send(ctx context.Context, m journal.Message) error
@@ -107,7 +108,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
 	case errors.Is(err, journal.ErrParentEnded):
 		return refused(run.CodeParentEnded, "saga %s, whose step this is, has ended or is being undone", parent)
-	case errors.Is(err, saga.ErrUnavailable):
+	case errors.Is(err, saga.ErrUnavailable) && !errors.Is(err, journal.ErrUnknown):
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
 	return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,21 +175,32 @@ func (l revertLost) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return l.next.Call(ctx, r)
 }
 
-// conflicting has a start of the saga in flight, which is not durable.
-type conflicting struct{}
+// fails is an engine whose starts fail with an error.
+type fails struct{ err error }
 
-func (conflicting) StartChild(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
-	return journal.ErrConflict
+func (f fails) StartChild(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
+	return f.err
 }
-func (conflicting) Send(context.Context, journal.Message) error { return nil }
+func (fails) Send(context.Context, journal.Message) error { return nil }
 
-// A child whose start may still fail is not taken for started: nobody would ever tell of it.
-func TestConflict(t *testing.T) {
+// A child whose start may still fail is not taken for started: nobody would ever tell of it. One
+// whose start may be durable is not taken for one that surely was not started.
+func TestStartInDoubt(t *testing.T) {
 	r := newRig(t, "saga: kid\nsteps: [{id: a, set: 1}]\n")
-	c := &client.Caller{Engine: conflicting{}, Sagas: r.store, Definitions: r.catalog}
-	id := uuid.Must(uuid.NewV7()).String()
-	a := c.Call(t.Context(), saga.Request{Child: &saga.ChildRequest{Definition: "kid", Saga: id, Parent: id, Path: "a", Depth: 1}})
-	if a.Code == saga.Spawned || !a.Sent {
-		t.Errorf("%+v", a)
+	for _, tt := range []struct {
+		name string
+		err  error
+		sent bool
+	}{
+		{"a start in flight", journal.ErrConflict, true},
+		{"one that may be durable", fmt.Errorf("%w: %w", saga.ErrUnavailable, journal.ErrUnknown), true},
+		{"one that is not", saga.ErrUnavailable, false},
+	} {
+		c := &client.Caller{Engine: fails{tt.err}, Sagas: r.store, Definitions: r.catalog}
+		id := uuid.Must(uuid.NewV7()).String()
+		a := c.Call(t.Context(), saga.Request{Child: &saga.ChildRequest{Definition: "kid", Saga: id, Parent: id, Path: "a", Depth: 1}})
+		if a.Code == saga.Spawned || a.Sent != tt.sent {
+			t.Errorf("%s: %+v", tt.name, a)
+		}
 	}
 }
