@@ -126,9 +126,9 @@ type Effect interface{ effect() }
 // The effects.
 type (
 	// Commit asks for the batch to be appended, and for Committed in return. There is at most one
-	// at a time. After is the delay before it: an earlier one has failed. Deferred says that the
-	// batch is one append that has failed by itself before: that it fails again says nothing about
-	// the store.
+	// at a time. After is the delay before it: an earlier one has failed. Deferred says that each
+	// append of the batch has failed by itself before: that it fails again says nothing about the
+	// store.
 	Commit struct {
 		Number   int
 		Node     string

@@ -58,8 +58,8 @@ type Lane struct {
 	down     bool      // the store probably fails whatever it is given, so starts are refused
 	commits  int       // that have succeeded
 	draining bool
-	// deferred are the sagas whose appends failed by themselves. Each is tried again by itself when
-	// it is due. retrying says that the commit in flight, or the last one, is such a try.
+	// deferred are the sagas whose appends failed by themselves. They are tried again when they are
+	// due. retrying says that the commit in flight, or the last one, is such a try.
 	deferred    []*run
 	retrying    bool
 	watched     time.Time // when the last Watch came
@@ -695,9 +695,12 @@ func (l *Lane) committed(ev Committed) {
 	if len(l.flight) == 0 {
 		l.flight, l.batch = nil, nil
 	}
+	if l.failures > 0 {
+		l.recovered()
+	}
 	l.failures, l.alone, l.down, l.rest, l.commits = 0, 0, false, time.Time{}, l.commits+1
 	for i, r := range done {
-		r.flying, r.ambiguous, r.tries = false, false, 0
+		r.flying, r.ambiguous, r.refused, r.tries = false, false, false, 0
 		if l.runs[r.id] != r {
 			continue // dropped in the meantime
 		}

@@ -36,7 +36,7 @@ func (l *Lane) repeat(err error) {
 	for _, r := range l.flight[:l.part] {
 		r.ambiguous = r.ambiguous || !definite
 	}
-	if !l.retrying || l.failures > 0 {
+	if !l.retrying || l.failures > 0 || len(l.flight) > 1 {
 		l.failures++
 		l.rest = l.now.Add(min(10*time.Millisecond<<min(l.failures, 10), maxPause))
 	}
@@ -72,6 +72,7 @@ func (l *Lane) failedAlone(err error) {
 		l.refuse(r, fmt.Errorf("%w: %w", saga.ErrUnavailable, err))
 		return
 	}
+	r.refused = r.refused || r.tries > 0 && l.commits > r.commits
 	if r.tries < quickTries || l.commits > r.commits {
 		r.tries++
 	}
@@ -82,20 +83,43 @@ func (l *Lane) failedAlone(err error) {
 	// Tries that take long leave nine tenths of the time to the other sagas.
 	r.due = l.now.Add(max(min(10*time.Millisecond<<r.tries, maxDeferral), 9*l.now.Sub(l.tried)))
 	l.deferred = append(l.deferred, r)
+	if l.retrying { // the queue comes next: the store may fail whatever it is given
+		l.deferred = append(l.deferred, l.flight...)
+		l.flight, l.batch = nil, nil
+	}
 }
 
-// retryDeferred commits a deferred append that is due, by itself. It does so after every other
-// batch at most.
+// retryDeferred commits deferred appends that are due. It does so after every other batch at most.
+// An append between whose tries others were committed is tried by itself. The others share commits
+// as soon as the first of them is committed: after an outage there can be thousands.
 func (l *Lane) retryDeferred() bool {
-	at := slices.IndexFunc(l.deferred, func(r *run) bool { return !r.due.After(l.now) })
+	isDue := func(r *run) bool { return !r.due.After(l.now) }
+	at := slices.IndexFunc(l.deferred, isDue)
 	if l.retrying = at >= 0 && (!l.retrying || len(l.queue) == 0); !l.retrying {
 		return false
 	}
-	r := l.deferred[at]
-	l.deferred = slices.Delete(l.deferred, at, at+1)
-	l.flight, l.batch, l.part = []*run{r}, []journal.Append{r.sent}, 1
+	first, size := l.deferred[at], 0
+	l.flight, l.batch, l.part = nil, nil, 1
+	l.deferred = slices.DeleteFunc(l.deferred, func(r *run) bool {
+		if r != first && (first.refused || r.refused || !isDue(r) || len(l.flight) == l.cfg.MaxBatch || l.cfg.MaxBytes > 0 && size+r.sent.Size() > l.cfg.MaxBytes) {
+			return false
+		}
+		size += r.sent.Size()
+		l.flight, l.batch = append(l.flight, r), append(l.batch, r.sent)
+		return true
+	})
 	l.try()
 	return true
+}
+
+// recovered makes deferred appends due, because the store takes commits again, unless they failed
+// while it took others.
+func (l *Lane) recovered() {
+	for _, r := range l.deferred {
+		if !r.refused {
+			r.due = l.now
+		}
+	}
 }
 
 // errPerhapsStarted is the error of a start that may be durable.
@@ -114,7 +138,7 @@ func (l *Lane) abandon(r *run, err error) {
 	}
 	l.free(r.committing...)
 	r.sent, r.sending, r.committing = journal.Append{Saga: r.id}, nil, nil
-	r.flying, r.tries = false, 0
+	r.flying, r.refused, r.tries = false, false, 0
 	l.giveUp(r, err)
 }
 

@@ -166,6 +166,41 @@ func TestRefusedAppend(t *testing.T) {
 	}
 }
 
+// When an outage is over, the appends that failed by themselves meanwhile are committed soon, and
+// together. One that the store still refuses does not prevent that.
+func TestRecoveryOfManyAppends(t *testing.T) {
+	for _, slow := range []time.Duration{0, 30 * time.Second} { // each try takes so long
+		b := newBench(t, oneRequest)
+		b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 64, MaxRecords: 16, Random: func() uint64 { return 0 }})
+		b.lease("n1")
+		for range 500 {
+			b.start()
+		}
+		b.commits(none)
+		sent := take[engine.Perform](b)
+		for _, p := range sent {
+			b.handle(answerTo(p, nil, "1"))
+		}
+		for range 1000 {
+			b.now = b.now.Add(slow)
+			if tried, _ := b.try(all); !tried {
+				b.tick()
+			}
+		}
+		began, commits, bad := b.now, 0, sent[100].ID
+		for b.lane.Len() > 1 && commits < 1000 {
+			if tried, _ := b.try(of(bad)); tried {
+				commits++
+			} else {
+				b.tick()
+			}
+		}
+		if took := b.now.Sub(began); commits > 120 || took > 10*time.Second {
+			t.Errorf("tries of %v: %d commits in %v, and %d sagas are in the lane", slow, commits, took, b.lane.Len())
+		}
+	}
+}
+
 // While the store refuses everything, starts are refused at once, and nothing is lost.
 func TestStoreRefusesEverything(t *testing.T) {
 	b := newBench(t, oneRequest)

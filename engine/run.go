@@ -32,6 +32,7 @@ type run struct {
 	queued, flying bool
 	ambiguous      bool      // a try of sent had an unknown result
 	tries          int       // of sent that failed by themselves
+	refused        bool      // others were committed between two of these tries
 	commits        int       // Lane.commits at the last of them
 	due            time.Time // when sent is tried again, if it is deferred
 	more           bool      // it can continue as soon as sent is durable
