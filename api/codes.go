@@ -95,6 +95,7 @@ var codes = map[code]entry{
 	"no_outcome":             {http.StatusConflict, "A step before this one has no outcome"},
 	"effect_stays":           {http.StatusConflict, "An effect of the saga would be repeated"},
 	"child_stays":            {http.StatusConflict, "The saga has run another one"},
+	"undo_changes":           {http.StatusConflict, "The undo of a step of the saga would change"},
 	"already_retried":        {http.StatusConflict, "Another saga goes on from this one"},
 	"is_fork":                {http.StatusConflict, "The saga is a fork"},
 	"fork_too_large":         {http.StatusConflict, "The saga's journal is too large to be forked"},

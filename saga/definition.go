@@ -43,6 +43,8 @@ type Definition struct {
 	// Reads has the ids of the steps whose results a step's templates and conditions read, by the
 	// step's id. Those of its compensation are not among them, those of the steps in it are.
 	Reads map[string][]string
+	// UndoReads has the same of the compensations of a step and of the steps in it.
+	UndoReads map[string][]string
 	// FreshUses has the ids of the steps with FreshFor whose answers a step of the top level uses,
 	// directly or through other steps, in the definition's order, by the step's id.
 	FreshUses map[string][]string

@@ -69,19 +69,23 @@ func (p *parser) reads(s *scope, at Place, refs []expr.Ref) {
 	}
 }
 
-// depends records the steps whose results the templates and conditions of a step read, and with
-// them those of the blocks around it.
+// depends records the steps whose results the templates and conditions of a step, or of its
+// compensation, read, and with them those of the blocks around it.
 func (p *parser) depends(s *scope, refs []expr.Ref) {
-	if s.undo || s.event != nil {
+	if s.event != nil {
 		return
+	}
+	reads := p.def.Reads
+	if s.undo {
+		reads = p.def.UndoReads
 	}
 	for _, ref := range refs {
 		if ref.Root != "steps" || len(ref.Path) == 0 {
 			continue
 		}
 		for in := s; in != nil; in = in.parent {
-			if in.self != "" && !slices.Contains(p.def.Reads[in.self], ref.Path[0]) {
-				p.def.Reads[in.self] = append(p.def.Reads[in.self], ref.Path[0])
+			if in.self != "" && !slices.Contains(reads[in.self], ref.Path[0]) {
+				reads[in.self] = append(reads[in.self], ref.Path[0])
 			}
 		}
 	}

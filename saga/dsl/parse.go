@@ -98,7 +98,7 @@ func newParser(file string, src []byte, o Options) *parser {
 	sum := sha256.Sum256(src)
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
-		def:   &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}, Reads: map[string][]string{}},
+		def:   &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}, Reads: map[string][]string{}, UndoReads: map[string][]string{}},
 		input: expr.Any(), outputs: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, covers: map[*saga.Step][]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}

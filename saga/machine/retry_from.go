@@ -164,13 +164,15 @@ const (
 	CodeNoOutcome   = "no_outcome"
 	CodeEffectStays = "effect_stays"
 	CodeChildStays  = "child_stays"
+	CodeUndoChanges = "undo_changes"
 	CodeIsFork      = "is_fork"
 )
 
 // PlanRetry returns what a saga would do that goes on from a step of the top level of m, which has
 // ended without success. The outcomes of the steps before it are taken over. A step runs again if
 // its effect was undone, or if it has no effect and reads the result of a step that runs again. A
-// step with an effect that remains never runs again.
+// step with an effect that remains never runs again, and its undo must not read the result of one
+// that does: it would undo another effect than the one that is there.
 func (m *Machine) PlanRetry(from string) RetryPlan {
 	p := RetryPlan{From: from}
 	refuse := func(path, code, detail string) {
@@ -189,6 +191,7 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 	for i, step := range m.def.Steps {
 		stays, undone := effects[step.ID].stays, effects[step.ID].undone
 		n := m.steps[step.ID]
+		changed := m.firstOf(m.def.UndoReads[step.ID], again)
 		switch {
 		case i >= at:
 			if stays != nil {
@@ -204,8 +207,10 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 			refuse(stays.path, CodeChildStays, "it has run saga "+stays.child.String()+", which has ended and which another saga cannot take over")
 		case undone != nil:
 			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it was undone"}), true
-		case stays == nil && m.readsOf(step.ID, again) != "":
-			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it reads the result of " + m.readsOf(step.ID, again) + ", which runs again"}), true
+		case stays != nil && changed != "":
+			refuse(stays.path, CodeUndoChanges, stays.happened()+", and was not undone, and its compensation reads the result of "+changed+", which runs again: undo it by hand, and start another saga")
+		case stays == nil && m.firstOf(m.def.Reads[step.ID], again) != "":
+			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it reads the result of " + m.firstOf(m.def.Reads[step.ID], again) + ", which runs again"}), true
 		default:
 			p.Reused = append(p.Reused, step.ID)
 		}
@@ -249,14 +254,15 @@ func (m *Machine) effectsByTop() map[string]outcomes {
 	return list
 }
 
-// readsOf returns a step among those given whose result the step reads; "" if there is none.
-func (m *Machine) readsOf(id string, among map[string]bool) string {
-	for _, read := range m.def.Reads[id] {
-		if n := m.steps[read]; n != nil {
-			read = n.top().path
+// firstOf returns the first step of those read that is, or is in, one of the steps of the top level
+// in among; "" if there is none.
+func (m *Machine) firstOf(read []string, among map[string]bool) string {
+	for _, id := range read {
+		if n := m.steps[id]; n != nil {
+			id = n.top().path
 		}
-		if among[read] && read != id {
-			return read
+		if among[id] {
+			return id
 		}
 	}
 	return ""

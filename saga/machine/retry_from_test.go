@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"cmp"
 	"testing"
 
 	"recourse/saga"
@@ -37,6 +38,51 @@ order: {"command":"resolve","path":"charge","outcome":"skip","reason":"it may st
 		}
 		if got != code {
 			t.Errorf("%s: %+v, want %q", answer, plan, code)
+		}
+	}
+}
+
+// The undo of an effect that is taken over must not be rendered with what a step that runs again
+// gives: it would undo another effect than the one that is there.
+func TestRetryWithAnUndoThatWouldChange(t *testing.T) {
+	for name, c := range map[string]struct{ between, seat, undo, code string }{
+		"it reads the step":   {"", "", "DELETE ${vars.pay}/holds/${steps.hold.output.id}/seat", "undo_changes"},
+		"through a set":       {`{id: at, set: "${steps.hold.output.id}"}`, "", "DELETE ${vars.pay}/holds/${steps.at.output}/seat", "undo_changes"},
+		"it reads its status": {"", "", "DELETE ${vars.pay}/${steps.hold.status}", "undo_changes"},
+		"it reads its output": {"", "", "DELETE ${vars.pay}/seats/${output.id}", ""},
+		"only `when` reads":   {"", `, when: steps.hold.output.id == 1`, "DELETE ${vars.pay}/seats/1", "undo_changes"},
+	} {
+		p := play(t, map[string]string{
+			"definition": `saga: travel
+steps:
+  - id: hold
+    http: POST ${vars.pay}/holds
+    compensate: {http: "DELETE ${vars.pay}/holds/${output.id}"}
+  - ` + cmp.Or(c.between, `{id: none, set: 1}`) + `
+  - id: seat
+    http: POST ${vars.pay}/holds/${steps.hold.output.id}/seat
+    compensate: {http: "` + c.undo + `"` + c.seat + `}
+  - id: pay
+    http: POST ${vars.pay}/payments
+`,
+			"input": "null",
+			"script": `hold do: 201 {"id":1}
+seat do: 201 {"id":2}
+pay do: 422 {}
+seat undo: 409 {}
+order: {"command":"resolve","path":"seat","outcome":"skip","reason":"it may stay"}
+`,
+		})
+		if p.m.Status() != saga.Failed {
+			t.Fatalf("%s: %s\n%s", name, p.m.Status(), p.out.String())
+		}
+		plan := p.m.PlanRetry("pay")
+		got := ""
+		if len(plan.Refused) > 0 {
+			got = plan.Refused[0].Code
+		}
+		if got != c.code || got != "" && plan.Refused[0].Path != "seat" {
+			t.Errorf("%s: %+v, want %q", name, plan, c.code)
 		}
 	}
 }
