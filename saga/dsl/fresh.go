@@ -90,15 +90,15 @@ func (p *parser) freshness() {
 		return
 	}
 	p.def.FreshUses = map[string][]string{}
-	top := map[string]string{} // by the id of a step: the step of the list that it is in
+	p.top = map[string]string{}
 	decided := map[string]bool{}
 	for _, s := range p.def.Steps {
 		for _, in := range innerFirst(nil, []*saga.Step{s}) {
-			top[in.ID] = s.ID
+			p.top[in.ID] = s.ID
 		}
 		uses := map[string]bool{}
 		for _, id := range p.def.Reads[s.ID] {
-			from := top[id]
+			from := p.top[id]
 			if read := p.def.ByID[from]; read != nil && read.FreshFor > 0 && from != s.ID {
 				uses[from] = true
 			}
@@ -195,10 +195,22 @@ func (p *parser) asksAgain(at int) {
 			p.fail(node, "cannot_ask_again", fmt.Sprintf("%q uses the answer of %q and cannot run again, because it is a step of kind %s: only set, fail, approval and reads can; write on_change: fail", s.ID, read.ID, s.Kind))
 			return
 		}
+		if p.undoUses(s, read) && !p.options.Stored {
+			p.fail(node, "cannot_ask_again", fmt.Sprintf("the compensation of %q uses the answer of %q, and would undo something else with another one: write on_change: fail, or let the compensation read the output of %q", s.ID, read.ID, s.ID))
+			return
+		}
 	}
 	if !asked {
 		p.fail(node, "cannot_ask_again", fmt.Sprintf("there is no approval between %q and %q, which depends on its answer: write on_change: fail, or put an approval between them", read.ID, write.ID))
 	}
+}
+
+// undoUses reports whether the compensations of a step of the list use the answer of a read,
+// directly or through other steps.
+func (p *parser) undoUses(s, read *saga.Step) bool {
+	return slices.ContainsFunc(p.def.UndoReads[s.ID], func(id string) bool {
+		return p.top[id] == read.ID || slices.Contains(p.def.FreshUses[p.top[id]], read.ID)
+	})
 }
 
 // repeatable reports whether a step can run again when an answer that it uses has changed.

@@ -61,6 +61,7 @@ type parser struct {
 	nodes    map[*saga.Step]*Node
 	covers   map[*saga.Step][]*Node // the names of the steps that an approval covers
 	fresh    []*saga.Step           // the steps with fresh_for
+	top      map[string]string      // by the id of a step: the step of the top level that it is in; for fresh_for
 	loops    map[string]string      // for parsed steps inside loops: the loop's id
 	secrets  []string
 	input    *expr.Type

@@ -192,6 +192,16 @@ func (m *Machine) runAgain(changed []*node) (again []*node, why string) {
 		}
 		again = append(again, n)
 	}
+	other := make(map[string]bool) // the steps whose outputs may differ from those before
+	for _, n := range slices.Concat(changed, again) {
+		other[n.path] = true
+	}
+	effects := m.effectsByTop()
+	for _, s := range g.steps[:g.next] {
+		if n := effects[s.ID].stays; n != nil && m.firstOf(m.def.UndoReads[s.ID], other) != "" {
+			return nil, "the compensation of step " + n.path + " reads it"
+		}
+	}
 	return again, ""
 }
 
