@@ -268,7 +268,7 @@ type Compensation struct {
 	On          []journal.Class // Succeeded, InDoubt or both
 	Order       Order
 	NeedsOutput bool // its templates read `output`: a step in doubt must be settled before it is undone
-	// OutputPaths are the paths of `output` that its templates read.
+	// OutputPaths are the paths of `output` without which its templates cannot be rendered.
 	OutputPaths [][]string
 	// UndoWithin is how long after the step's end a saga that has succeeded may still be undone. 0:
 	// it is not undone once the saga has succeeded.

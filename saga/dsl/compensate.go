@@ -6,6 +6,7 @@ import (
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost", "in_doubt", "undo_within"}
@@ -20,6 +21,11 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 		return
 	}
 	undo := s.undoing()
+	var when *expr.Program
+	if v := n.Get("when"); v != nil {
+		when = p.condition(v, undo, Plain)
+		undo.assume(when, true)
+	}
 	body := p.body(n, undo, "compensate", p.senders(), compensateKeys)
 	if body == nil {
 		return
@@ -28,10 +34,7 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 		p.fail(n, "compensation_sends_nothing", body.Kind+" cannot undo anything: a compensation sends a request")
 	}
 	c := &saga.Compensation{Step: *body, On: []journal.Class{journal.Succeeded, journal.InDoubt}}
-	c.ID = step.ID
-	if v := n.Get("when"); v != nil {
-		c.When = p.condition(v, undo, Plain)
-	}
+	c.ID, c.When = step.ID, when
 	c.Retry = retry.Forever()
 	if v := n.Get("retry"); v != nil {
 		c.Retry = p.retry(v, retry.Forever())

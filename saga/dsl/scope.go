@@ -48,7 +48,7 @@ type scope struct {
 // uses collects the names that the templates of a compensation use.
 type uses struct {
 	output bool
-	paths  [][]string // of `output`
+	paths  [][]string // those of `output` that are needed
 }
 
 func (s *scope) child() *scope {
@@ -234,11 +234,31 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 		}
 		if s.uses != nil && (r.Root == "output" || r.Root == "steps" && len(r.Path) > 0 && s.inside(r.Path[0])) {
 			s.uses.output = true
-			if r.Root == "output" {
-				s.uses.paths = append(s.uses.paths, r.Path)
-			}
 		}
 	}
+}
+
+// needs records the paths of `output` that a compensation needs, except those that a condition says
+// are there.
+func (p *parser) needs(s *scope, e interface{ Needs(root string) [][]string }) {
+	if s.uses == nil {
+		return
+	}
+	for _, path := range e.Needs("output") {
+		if !s.exists("output", path) {
+			s.uses.paths = append(s.uses.paths, path)
+		}
+	}
+}
+
+// exists reports whether a condition says that a part of a path exists.
+func (s *scope) exists(root string, path []string) bool {
+	for i := range path {
+		if s.fact(expr.PathOf(root, path[:i+1]))&expr.KindAbsent == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // useVar records that a variable is read, and reports whether it exists, as far as that is known.

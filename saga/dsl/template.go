@@ -95,6 +95,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Templ
 	p.refs(n, base, n.value[base:], s, t.Refs())
 	p.reads(s, at, t.Refs())
 	p.depends(s, t.Refs())
+	p.needs(s, t)
 	return t
 }
 
@@ -126,6 +127,7 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 		}
 	}
 	p.depends(s, prog.Refs())
+	p.needs(s, prog)
 	return prog
 }
 
@@ -149,5 +151,6 @@ func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 	p.refs(n, base, text, s, prog.Refs())
 	p.reads(s, at, prog.Refs())
 	p.depends(s, prog.Refs())
+	p.needs(s, prog)
 	return prog
 }

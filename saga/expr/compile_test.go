@@ -218,3 +218,32 @@ func TestAliases(t *testing.T) {
 		t.Errorf("%v: the environment's own input was read", v)
 	}
 }
+
+func TestNeeds(t *testing.T) {
+	for src, want := range map[string][][]string{
+		`input.a.b`:                           {{"a", "b"}},
+		`input`:                               {nil},
+		`input["a"].b + input.c`:              {{"a", "b"}, {"c"}},
+		`input.a?.b.c`:                        {{"a"}},
+		`input?.a.b`:                          {nil},
+		`input.a.b ?? input.c`:                nil,
+		`input.a[input.n].b`:                  {{"n"}, {"a"}},
+		`input.a[input.n].b ?? 1`:             {{"n"}},
+		`(input.a ?? input.b).c`:              nil,
+		`input.a[1:2]`:                        {{"a"}},
+		`input.a > 1 ? input.b : input.c`:     {{"a"}},
+		`input.a && input.b`:                  {{"a"}},
+		`map(input.xs, .y + input.z)`:         {{"xs"}},
+		`let v = input.q; v.r + input.s`:      {{"q"}, {"s"}},
+		`!has(input.a, "b") || input.a.b > 1`: {{"a"}},
+		`vars.a`:                              nil,
+	} {
+		p, errs := Compile(src, strictCheck())
+		if errs != nil {
+			t.Fatalf("%s: %v", src, errs[0])
+		}
+		if diff := cmp.Diff(want, p.Needs("input")); diff != "" {
+			t.Errorf("%s needs (-want +got):\n%s", src, diff)
+		}
+	}
+}

@@ -24,6 +24,11 @@ func RootOf(path string) string {
 	return root
 }
 
+// PathOf returns a [Fact]'s path of the names of a root.
+func PathOf(root string, names []string) string {
+	return strings.Join(append([]string{root}, names...), separator)
+}
+
 // under runs f with the facts of a condition that is true, or false.
 func (t *typer) under(cond node, holds bool, f func()) {
 	before := len(t.facts)
