@@ -316,6 +316,10 @@ func TestWarnings(t *testing.T) {
 		{"fresh for what follows the pivot", step("b", put+", pivot: true") + step("a", get+", fresh_for: 1m") + step("c", put+`, body: "${steps.a.output}"`), []string{"fresh-for-unused a"}},
 		{"fresh for a write", step("a", get+", fresh_for: 1m") + step("b", put+`, body: "${steps.a.output}"`), nil},
 		{"fresh for what it allows", step("a", get+", fresh_for: 1m, expect: {that: result.body.ok}") + step("b", put), nil},
+		{"an output, and none of its status check", step("a", post+`, output: {id: "${result.body.id}"}, in_doubt: {verify: {http: GET https://a.example/, found: result.status == 200}}`), []string{"verify-without-output a"}},
+		{"an output of both", step("a", post+`, output: {id: "${result.body.id}"}, in_doubt: {verify: {http: GET https://a.example/, found: result.status == 200, output: {id: 1}}}`), nil},
+		{"no output of its own", step("a", post+`, in_doubt: {verify: {http: GET https://a.example/, found: result.status == 200}}`), nil},
+		{"an action, and another output", step("a", "use: hold, in_doubt: {verify: {http: GET https://a.example/, found: result.status == 200}}"), []string{"verify-without-output a"}},
 		{"compensation in finally", step("a", get) + "finally:\n" + step("b", put+", "+undo), []string{"dead-compensation b"}},
 	}
 	for _, tt := range tests {

@@ -67,7 +67,7 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
 		}
 	}
-	words := append([]string{"blind-retry", "dead-compensation", "uncompensated-write", "irreversible-before-fallible", "model-output-feeds-write-without-approval", "irreversible-auto", "dead-approve-when"}, dsl.StepKeys()...)
+	words := append([]string{"blind-retry", "dead-compensation", "uncompensated-write", "irreversible-before-fallible", "model-output-feeds-write-without-approval", "verify-without-output", "irreversible-auto", "dead-approve-when"}, dsl.StepKeys()...)
 	words = append(words, dsl.TopKeys()...)
 	for _, k := range kinds.All() {
 		words = append(words, k.Name)

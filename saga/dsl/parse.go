@@ -66,6 +66,7 @@ type parser struct {
 	secrets  []string
 	input    *expr.Type
 	outputs  map[string]*expr.Type // of the steps parsed so far
+	verified map[string]*expr.Type // of the same steps with a status check: their outputs if that finds the effect
 	varsUsed map[string]bool
 	readings map[string]*reading // by step
 	currency string              // the currency of the first amount
@@ -100,7 +101,7 @@ func newParser(file string, src []byte, o Options) *parser {
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
 		def:   &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}, Reads: map[string][]string{}, UndoReads: map[string][]string{}},
-		input: expr.Any(), outputs: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, covers: map[*saga.Step][]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
+		input: expr.Any(), outputs: map[string]*expr.Type{}, verified: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, covers: map[*saga.Step][]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}
 	for _, k := range o.Kinds {

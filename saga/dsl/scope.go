@@ -238,17 +238,37 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 	}
 }
 
-// needs records the paths of `output` that a compensation needs, except those that a condition says
-// are there.
-func (p *parser) needs(s *scope, e interface{ Needs(root string) [][]string }) {
-	if s.uses == nil {
+// needs checks the outputs that templates and conditions need, and records the paths of `output`
+// that a compensation needs. A condition may say that they are there.
+func (p *parser) needs(n *Node, base int, text string, s *scope, e interface{ Needs(root string) [][]string }) {
+	for _, path := range e.Needs("steps") {
+		if len(path) > 1 && path[1] == "output" && !s.exists("steps", path) {
+			p.needsVerified(n, base, text, expr.Ref{Root: "steps", Path: path}, path[0], 2)
+		}
+	}
+	if !s.undo {
 		return
 	}
 	for _, path := range e.Needs("output") {
 		if !s.exists("output", path) {
 			s.uses.paths = append(s.uses.paths, path)
+			p.needsVerified(n, base, text, expr.Ref{Root: "output", Path: path}, s.step(), 0)
 		}
 	}
+}
+
+// needsVerified refuses to read a part of a step's output that its status check does not give. The
+// path in the output begins at r.Path[from].
+func (p *parser) needsVerified(n *Node, base int, text string, r expr.Ref, id string, from int) {
+	has, why := p.notVerified(id, r.Path[from:])
+	if why == "" {
+		return
+	}
+	what := "the output"
+	if id != "" { // it is a step's, not an action's
+		what += fmt.Sprintf(" of %q", id)
+	}
+	p.failInside(n, base+find(text, r, from+has+1), expr.CodeUnknownField, "after a lost response, "+what+" is that of the status check, which "+why+": give verify an output that has what is read here")
 }
 
 // exists reports whether a condition says that a part of a path exists.

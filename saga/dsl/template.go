@@ -95,7 +95,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Templ
 	p.refs(n, base, n.value[base:], s, t.Refs())
 	p.reads(s, at, t.Refs())
 	p.depends(s, t.Refs())
-	p.needs(s, t)
+	p.needs(n, base, n.value[base:], s, t)
 	return t
 }
 
@@ -127,7 +127,7 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 		}
 	}
 	p.depends(s, prog.Refs())
-	p.needs(s, prog)
+	p.needs(n, 0, text, s, prog)
 	return prog
 }
 
@@ -151,6 +151,6 @@ func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 	p.refs(n, base, text, s, prog.Refs())
 	p.reads(s, at, prog.Refs())
 	p.depends(s, prog.Refs())
-	p.needs(s, prog)
+	p.needs(n, base, text, s, prog)
 	return prog
 }

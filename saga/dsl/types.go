@@ -1,6 +1,8 @@
 package dsl
 
 import (
+	"fmt"
+
 	"recourse/saga"
 	"recourse/saga/expr"
 )
@@ -131,6 +133,44 @@ func (p *parser) conclude(step *saga.Step, s *scope) {
 		t = t.With(expr.KindNull, false)
 	}
 	p.outputs[step.ID] = t
+	if v := step.InDoubt.Verify; v != nil && step.InDoubt.Policy == saga.VerifyIt {
+		p.verified[step.ID] = verifiedOutput(v)
+	}
+}
+
+// verifiedOutput returns the type of a step's output if its status check finds the effect.
+func verifiedOutput(v *saga.Verify) *expr.Type {
+	switch answer, ok := v.Call.Expect.Schema.(*schema); {
+	case v.Output != nil:
+		return v.Output.Type()
+	case v.Call.Output != nil: // of the action that it uses
+		return v.Call.Output.Type()
+	case ok:
+		return answer.answer()
+	}
+	return expr.Any()
+}
+
+// notVerified returns how the output of a step lacks what is at a path if it is that of the status
+// check, and how much of the path it has; "" if nothing is known to be wrong.
+func (p *parser) notVerified(id string, path []string) (has int, why string) {
+	t := p.verified[id]
+	if t == nil || p.options.Stored {
+		return 0, ""
+	}
+	has, lacks := t.Lacks(path)
+	if lacks {
+		return has, fmt.Sprintf("has no %q", path[has])
+	}
+	usual, _ := p.output(id).At(path).Kinds()
+	other, _ := t.At(path).Kinds()
+	if usual &^= expr.KindNull; usual&expr.KindScalar != 0 { // a text takes each of them
+		usual |= expr.KindScalar
+	}
+	if usual != 0 && other != 0 && usual&other == 0 {
+		return len(path) - 1, fmt.Sprintf("gives %s instead", other)
+	}
+	return 0, ""
 }
 
 // pass records what is known in a list after a step has succeeded. A step that cannot succeed was

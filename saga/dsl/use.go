@@ -142,13 +142,17 @@ func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 // undoneByAction checks that the output which a step has in place of its action's has what the
 // action's compensation reads.
 func (p *parser) undoneByAction(n *Node, step *saga.Step) {
-	at := cmp.Or(n.Get("output"), n.Get("expect"))
+	at := cmp.Or(n.Get("output"), n.Get("expect"), n.Get("in_doubt"))
 	if step.Use == nil || step.Compensate == nil || at == nil || p.options.Stored {
 		return
 	}
 	for _, path := range step.Compensate.OutputPaths {
 		if has, lacks := p.output(step.ID).Lacks(path); lacks {
 			p.fail(at, expr.CodeUnknownField, fmt.Sprintf("the compensation of action %s reads output.%s, and with this the output has no %q: keep it in the output, or write compensate, too", step.Use.Action, strings.Join(path, "."), path[has]))
+			return
+		}
+		if _, why := p.notVerified(step.ID, path); why != "" {
+			p.fail(cmp.Or(n.Get("in_doubt"), at), expr.CodeUnknownField, fmt.Sprintf("the compensation of action %s reads output.%s, and after a lost response the output is that of the status check, which %s: give verify an output that has it, or write compensate, too", step.Use.Action, strings.Join(path, "."), why))
 			return
 		}
 	}

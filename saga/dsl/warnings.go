@@ -16,6 +16,7 @@ func (p *parser) warn() {
 	w := &warner{parser: p}
 	if p.action != nil {
 		w.blind(p.action.Step)
+		w.unverified(p.action.Step)
 		w.unapproved(p.action)
 		return
 	}
@@ -104,6 +105,7 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 		w.paid(s)
 		if !inner(s) {
 			w.blind(s)
+			w.unverified(s)
 			w.irreversible(s, rests[i], pivoted)
 			w.dead(s, rests[i], pivoted)
 		}
@@ -138,6 +140,7 @@ func (w *warner) final(steps []*saga.Step) {
 		w.paid(s)
 		if !inner(s) {
 			w.blind(s)
+			w.unverified(s)
 		}
 		if s.Compensate != nil && !inner(s) {
 			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))
@@ -165,6 +168,21 @@ func (w *warner) blind(s *saga.Step) {
 		}
 		w.say(s, key, "blind-retry", fmt.Sprintf("%q is sent again when its response is lost: say with in_doubt whether the remote service honours the key (retry), offers a status check (verify), or neither (ask, fail)", what))
 	}
+}
+
+// unverified warns of a step that makes an output of its answer, and does not say how to make one
+// of the answer to its status check. Of what an action says about both, the action's warnings say
+// so.
+func (w *warner) unverified(s *saga.Step) {
+	v, n := s.InDoubt.Verify, w.nodes[s]
+	if v == nil || s.Output == nil || v.Output != nil || v.Call.Output != nil || s.Use != nil && n.Get("in_doubt") == nil && n.Get("output") == nil {
+		return
+	}
+	what := s.ID
+	if w.action != nil {
+		what = w.action.Name
+	}
+	w.say(s, "in_doubt", "verify-without-output", fmt.Sprintf("after a lost response, the output of %q is the body of its status check as it is, not what output makes of an answer: give verify an output, too", what))
 }
 
 // unapproved warns of calls of sessions that cannot be undone and need no approval, and of a

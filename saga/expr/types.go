@@ -161,6 +161,14 @@ func (t *Type) Lacks(path []string) (has int, lacks bool) {
 	return len(path), false
 }
 
+// At returns the type of what a path of fields leads to, if it leads to something.
+func (t *Type) At(path []string) *Type {
+	for _, name := range path {
+		t = t.field(name).present()
+	}
+	return t
+}
+
 // Doubted returns t with no kind sure.
 func (t *Type) Doubted() *Type {
 	out := *t
