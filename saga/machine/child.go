@@ -134,11 +134,19 @@ func (m *Machine) decideAwaitParent() []Decision {
 const byParent = "parent"
 
 // Report returns the result that the saga reports to its parent now; nil if there is none yet, or
-// no parent.
+// no parent. A saga that has reached its goal, but has no output because that could not be
+// evaluated, is in doubt for its parent, as a write of which the same holds is for its saga.
 func (m *Machine) Report() *saga.TaskResult {
+	noOutput := m.noOutput
+	if m.finished != nil {
+		noOutput = m.finished.OutputError
+	}
 	switch {
 	case m.started.Parent == nil, m.finished == nil && (!m.awaitingParent || m.reverted):
 		return nil
+	case noOutput != nil:
+		f := &saga.Failure{Code: noOutput.Code, Title: "saga " + m.id.String() + " of " + m.started.Definition + " has reached its goal, but its " + noOutput.Title, Detail: noOutput.Detail}
+		return &saga.TaskResult{Outcome: saga.TaskFailed, Error: f, InDoubt: true, Child: m.childCost()}
 	case m.finished == nil, m.finished.Status == saga.Succeeded, m.reverted && m.finished.Status == saga.Compensated:
 		return &saga.TaskResult{Outcome: saga.TaskCompleted, Output: m.outputForParent, Child: m.childCost()}
 	}
@@ -241,7 +249,7 @@ func (m *Machine) applyAwaitParent(r journal.Record) error {
 	if err := take(m, r, &d); err != nil {
 		return err
 	}
-	m.awaitingParent, m.outputForParent = true, d.Output
+	m.awaitingParent, m.outputForParent, m.noOutput = true, d.Output, d.Error
 	if m.outputForParent == nil {
 		m.outputForParent = json.RawMessage("null")
 	}

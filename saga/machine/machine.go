@@ -91,9 +91,10 @@ type Machine struct {
 	applied  map[string]bool              // ids of the messages that records have applied
 	signals  map[string][]json.RawMessage // signals that no step has received yet, by name, the oldest first
 	// For a saga with a parent: it has reached its goal and awaits its parent's decision, and which
-	// decision came.
+	// decision came. noOutput says why it has no output for its parent; nil: it has one.
 	awaitingParent, released, reverted bool
 	outputForParent                    json.RawMessage
+	noOutput                           *saga.Failure
 	lastCommand                        int64 // the seq of the last record that was written for a person's command
 	inboxRevision                      int   // how often the items that need a person have changed
 }

@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"recourse/journal"
@@ -141,6 +142,64 @@ func TestSessionsWithoutACurrency(t *testing.T) {
 		saga.Settle{Key: "k", Cost: saga.ChildCost{Spent: "0.25"}}, saga.Settle{Key: "l", Cost: saga.ChildCost{Spent: "0.25", Currency: "USD"}})
 	if c := p.m.Cost(); c.Spent != "0.50" || c.Reserved != "0.00" {
 		t.Errorf("the cost is %+v", c)
+	}
+}
+
+// A child whose output cannot be computed has had its effects, but gives its parent nothing to go
+// on with: the step that runs it is in doubt, and the child is undone with its parent.
+func TestChildWithoutAnOutput(t *testing.T) {
+	const kid = "saga: kid\nsteps:\n  - {id: book, http: \"POST http://w/book\", body: {}, compensate: {http: \"DELETE http://w/book\"}}\noutput: {id: \"${steps.book.output.id}\"}\n"
+	for _, c := range []struct{ keys, resolve, end string }{
+		{"", "", "compensated"},
+		{", retry: none", "", "compensated"},
+		{", in_doubt: fail", "", "compensated"},
+		{", in_doubt: ask", "succeeded", "succeeded"},
+		{", in_doubt: ask", "skip", "succeeded"},
+		{", retry: none, on_error: continue", "", "succeeded"},
+	} {
+		t.Run(c.keys+c.resolve, func(t *testing.T) {
+			p := byHand(t, "saga: top\nsteps:\n  - {id: kid, run: kid"+c.keys+"}\n  - {id: pay, http: \"POST http://w/pay\", body: \"${steps.kid.output}\", compensate: none}\n", "null")
+			k := childOf(t, kid, p.open[0].Request.Child)
+			k.reply("book", "201 {}")
+			attempts := 0
+			for ; len(p.open) > 0 && p.open[0].Path == "kid" && p.open[0].Way == journal.Do; p.wait() {
+				if attempts++; p.open[0].Request.Child.Saga != k.m.ID().String() {
+					t.Fatalf("attempt %d asks for another saga", attempts)
+				}
+				r := k.m.Report()
+				if r == nil || r.Outcome != saga.TaskFailed || !r.InDoubt || r.Error.Code != "expression_error" {
+					t.Fatalf("the child reports %+v", r)
+				}
+				p.report("kid", journal.Do, r)
+			}
+			if c.resolve != "" {
+				p.must("kid", saga.Resolve{Outcome: c.resolve, Output: json.RawMessage(`{"id":"b1"}`)})
+			}
+			if c.end == "succeeded" {
+				p.reply("pay", "200 {}")
+				want := "release"
+				if c.resolve != "succeeded" { // the parent has gone on without it
+					want = "revert"
+				}
+				var sent []string
+				for _, m := range p.m.Messages(p.records[len(p.records)-1]) {
+					sent = append(sent, string(m.Data))
+				}
+				if len(sent) != 1 || !strings.Contains(sent[0], `"`+want+`"`) {
+					t.Errorf("the child is sent %q, want %s", sent, want)
+				}
+			} else {
+				k.must("", saga.Revert{})
+				k.reply("book", "200 {}")
+				if r := k.m.Report(); k.m.Status() != saga.Compensated || r.Outcome != saga.TaskCompleted {
+					t.Errorf("the child is %s, and reports %+v", k.m.Status(), r)
+				}
+				p.report("kid", journal.Undo, k.m.Report())
+			}
+			if p.m.Status() != saga.Status(c.end) {
+				t.Errorf("%s after %d attempts\n%s", p.m.Status(), attempts, p.out.String())
+			}
+		})
 	}
 }
 
