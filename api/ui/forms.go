@@ -175,7 +175,7 @@ func (f entryForms) Outcomes() []outcome {
 	if undo {
 		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent with a new key.", Output: "another input for the undo's templates"}
 		words["compensated"] = outcome{Title: "I have undone it by hand", Then: "The step counts as undone, and the saga continues to undo its other steps."}
-		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect remains. The saga ends as failed, and lists this step among the remaining effects."}
+		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect counts as remaining: the saga ends as failed, and lists the step among the remaining effects."}
 	}
 	if f.Kind == saga.InboxHeld {
 		words["retry"] = outcome{Title: "The credentials are fixed: send it again", Then: words["retry"].Then}

@@ -447,11 +447,11 @@ func TestBulkLeavesOtherMeanings(t *testing.T) {
 	undo := x.start("asks", `{"n": 4}`)
 	x.waits(undo)
 	a := x.post("/inbox/together", "group", "held/asks").want(200).has("Decide 1 entry together", "1 entry is left out", "a decision means something else for it",
-		"The saga continues without the step.").lacks("The effect remains.")
+		"The saga continues without the step.").lacks("The effect counts as remaining")
 	if item := itemForm.FindStringSubmatch(a.body); item == nil || !strings.Contains(item[1], forward) {
 		t.Errorf("the entry is %q", item)
 	}
-	x.post("/inbox/together", "entry", undo+"/"+x.waits(undo)).want(200).has("Decide 1 entry together", ", undoing", "The effect remains.").lacks("left out")
+	x.post("/inbox/together", "entry", undo+"/"+x.waits(undo)).want(200).has("Decide 1 entry together", ", undoing", "The effect counts as remaining").lacks("left out")
 }
 
 // Approvals that need data of their own are not decided in bulk.

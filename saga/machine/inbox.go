@@ -64,10 +64,11 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		e.Actions = []string{"retry", "compensated", "skip"}
 		if s.state != awaitingCredentials {
 			e.Title = "Undoing step " + n.path + " was refused"
-			if c := n.step.Compensate; c != nil && s.doubt && (c.InDoubt.Policy == saga.Ask || !c.InDoubt.Resends(s.request)) {
-				e.Title = "It is unknown whether undoing step " + n.path + " has happened"
-			}
 			e.Detail = "Fix the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
+			if s.doubt {
+				e.Title = "It is unknown whether undoing step " + n.path + " has happened"
+				e.Detail = "Find out in the remote service. If it is undone, or once you have undone it by hand, resolve it as compensated; or retry, which sends the undo again; or skip it, which leaves that unknown and ends the saga as failed."
+			}
 		}
 		if n.byHand() {
 			e.Actions = e.Actions[1:] // there is nothing to retry
@@ -130,6 +131,11 @@ func (m *Machine) Inbox() []saga.Entry {
 	return list
 }
 
+// residue says what remains of a step whose undo a person skips.
 func residue(n *node, reason string) compensation.Residue {
-	return compensation.Residue{Path: n.path, Why: "its undoing was skipped by an operator: " + reason}
+	why := "its undoing was skipped by an operator: " + reason
+	if n.compensation.doubt {
+		return compensation.Left([]compensation.Effect{{Path: n.path, Kept: why, UndoInDoubt: true}})[0]
+	}
+	return compensation.Residue{Path: n.path, Why: why}
 }

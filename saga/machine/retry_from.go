@@ -193,14 +193,14 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		n := m.steps[step.ID]
 		changed := m.firstOf(m.def.UndoReads[step.ID], again)
 		switch {
+		case effects[step.ID].uncertain != nil:
+			refuse(effects[step.ID].uncertain.path, CodeUndoInDoubt, "its undo was sent, and it is unknown whether that took effect, so nothing can rely on the step: find out, undo it by hand, and start another saga")
 		case i >= at:
 			if stays != nil {
 				refuse(stays.path, CodeEffectStays, stays.happened()+", and was not undone, so it must not run again: retry from a step after "+step.ID)
 			}
 		case n == nil || !n.hasOutcome():
 			refuse(step.ID, CodeNoOutcome, "it has no outcome that could be taken over: retry from "+step.ID+", or from a step before it")
-		case effects[step.ID].uncertain != nil:
-			refuse(effects[step.ID].uncertain.path, CodeUndoInDoubt, "its undo was sent, and it is unknown whether that took effect, so nothing can rely on the step: find out, undo it by hand, and start another saga")
 		case stays != nil && undone != nil:
 			refuse(stays.path, CodeEffectStays, stays.happened()+", and was not undone, but step "+undone.path+" was: undo it by hand, and start another saga")
 		case stays != nil && stays.isChild():

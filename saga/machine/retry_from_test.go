@@ -8,7 +8,8 @@ import (
 )
 
 // A step whose undo was sent, with an unknown result, and was then skipped may be undone: its
-// outcome is not taken over. One whose undo was surely without effect stands.
+// outcome is not taken over, and it does not run again. One whose undo was surely without effect
+// stands.
 func TestRetryAfterAnUndoInDoubt(t *testing.T) {
 	for answer, code := range map[string]string{"timeout": "undo_in_doubt", `422 {}`: ""} {
 		p := play(t, map[string]string{
@@ -31,13 +32,15 @@ order: {"command":"resolve","path":"charge","outcome":"skip","reason":"it may st
 		if p.m.Status() != saga.Failed {
 			t.Fatalf("%s: %s\n%s", answer, p.m.Status(), p.out.String())
 		}
-		plan := p.m.PlanRetry("ship")
-		got := ""
-		if len(plan.Refused) > 0 {
-			got = plan.Refused[0].Code
-		}
-		if got != code {
-			t.Errorf("%s: %+v, want %q", answer, plan, code)
+		for from, code := range map[string]string{"ship": code, "charge": cmp.Or(code, "effect_stays")} {
+			plan := p.m.PlanRetry(from)
+			got := ""
+			if len(plan.Refused) > 0 {
+				got = plan.Refused[0].Code
+			}
+			if got != code {
+				t.Errorf("%s, from %s: %+v, want %q", answer, from, plan, code)
+			}
 		}
 	}
 }
