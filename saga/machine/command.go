@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,6 +176,10 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 	waiting := m.people()
 	switch {
 	case len(waiting) == 0:
+		what := cmp.Or(m.otherActionFor(path), m.otherActionFor(""))
+		if what != "" {
+			return path, refusal("nothing_to_retry", "no step of the saga can be retried now", what)
+		}
 		return path, refusal("nothing_to_retry", "no step of the saga waits for a person", "other steps are retried automatically")
 	case path == "" && len(waiting) > 1:
 		return path, refusal("which_step", "several steps wait for a person: name one", "`from` must be one of "+list(waiting))
@@ -183,7 +188,9 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 	}
 	n, s := m.findInInbox(path)
 	if s == nil {
-		return path, refusal("not_waiting", "step "+path+" does not wait for a person", "these do: "+list(waiting))
+		no := m.notWaiting(path)
+		no.Detail = "these can be retried: " + list(waiting)
+		return path, no
 	}
 	if n.byHand() && s == &n.compensation {
 		return path, noRetry(path)
@@ -198,11 +205,42 @@ func (m *Machine) validateRetry(path string, o saga.Retry) (string, *Refusal) {
 func (m *Machine) people() []string {
 	var paths []string
 	for _, e := range m.Inbox() {
-		if e.Kind != saga.InboxApproval && e.Kind != saga.InboxBudget && e.Kind != saga.InboxRepeat {
+		if otherAction(e) == "" {
 			paths = append(paths, e.Path)
 		}
 	}
 	return paths
+}
+
+// otherAction says what a person has to do about an entry whose step is neither retried nor
+// resolved as another outcome of its request; "" if it is.
+func otherAction(e saga.Entry) string {
+	switch e.Kind {
+	case saga.InboxApproval:
+		return "step " + e.Path + " waits for an approval: approve or reject it"
+	case saga.InboxBudget:
+		return "step " + e.Path + " waits for a higher budget: raise the budget"
+	case saga.InboxRepeat:
+		return "call " + e.Path + " may repeat one of an earlier life: resolve it as same or new"
+	case saga.InboxSession:
+		return "the session waits for a process of its agent: resume or abort it"
+	}
+	return ""
+}
+
+// otherActionFor returns what a person has to do about a step instead; path "" stands for any.
+func (m *Machine) otherActionFor(path string) string {
+	for _, e := range m.Inbox() {
+		if what := otherAction(e); what != "" && (path == "" || e.Path == path) {
+			return what
+		}
+	}
+	return ""
+}
+
+// notWaiting refuses a command about a step that it cannot settle.
+func (m *Machine) notWaiting(path string) *Refusal {
+	return refusal("not_waiting", cmp.Or(m.otherActionFor(path), "step "+path+" does not wait for a person"), "")
 }
 
 // findInInbox returns the step under this path that needs a person, and its track that does; nil if
@@ -237,7 +275,7 @@ func (m *Machine) validateResolve(path string, o saga.Resolve) *Refusal {
 	}
 	n, s := m.findInInbox(path)
 	if s == nil || !slices.Contains(m.people(), path) {
-		return refusal("not_waiting", "step "+path+" does not wait for a person", "")
+		return m.notWaiting(path)
 	}
 	undo := s == &n.compensation
 	switch o.Outcome {
