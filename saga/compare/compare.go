@@ -230,6 +230,9 @@ func put(into map[string]any, name string, doc json.RawMessage) {
 	}
 }
 
+// shortKey is the length below which a key may well occur in a text that does not mean it.
+const shortKey = 16
+
 // requestOf returns the last request of a step without its key and the saga's id, which always
 // differ.
 func requestOf(m *machine.Machine, v *machine.StepView) (map[string]any, error) {
@@ -238,15 +241,26 @@ func requestOf(m *machine.Machine, v *machine.StepView) (map[string]any, error) 
 		return nil, fmt.Errorf("%w: request of %s: %w", saga.ErrUnreadable, v.Path, err)
 	}
 	var names []string
+	key, short := v.Key, ""
+	if len(key) < shortKey {
+		key, short = "", key
+	}
 	// The key comes first, because it may contain an id.
-	for _, one := range [][2]string{{v.Key, "‹key›"}, {m.ID().String(), "‹saga›"}, {v.ReusedFrom, "‹saga›"}} {
+	for _, one := range [][2]string{{key, "‹key›"}, {m.ID().String(), "‹saga›"}, {v.ReusedFrom, "‹saga›"}} {
 		if one[0] != "" {
 			names = append(names, one[0], one[1])
 		}
 	}
 	// An author's key may be any text, so it must not be replaced in the JSON itself: a key such as
 	// 42 occurs in numbers, too.
-	request, _ := expr.MapTexts(Request(q), strings.NewReplacer(names...).Replace).(map[string]any)
+	ids := strings.NewReplacer(names...)
+	request, _ := expr.MapTexts(Request(q), func(text string) string {
+		// A short key is a whole text, or the last parameter of a URL.
+		if before, found := strings.CutSuffix(text, short); found && short != "" && (before == "" || before[len(before)-1] == '=') {
+			text = before + "‹key›"
+		}
+		return ids.Replace(text)
+	}).(map[string]any)
 	return request, nil
 }
 

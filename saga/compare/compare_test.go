@@ -50,8 +50,8 @@ func ended(t *testing.T, def *saga.Definition, id, input string) (*machine.Machi
 	return m, records
 }
 
-// Keys are left out of the comparison, whatever their text is: it may occur in a number, and may
-// contain the saga's id.
+// Keys are left out of the comparison, whatever their text is: it may occur in a number or in
+// another text, and may contain the saga's id.
 func TestSagasWithKeys(t *testing.T) {
 	def, errs := dsl.Parse("x.yaml", []byte(`saga: x
 input: {order: integer, note: string}
@@ -60,6 +60,11 @@ steps:
     http: POST https://pay.example/charges
     idempotency: {header: Key, key: "${input.order}"}
     body: {order: 7, cents: 1900, note: "${input.note}"}
+    in_doubt: retry
+  - id: short
+    http: POST https://pay.example/v9/charges
+    idempotency: {query: key, key: "${input.order}"}
+    body: {key: "${key}", note: "10 of 9"}
     in_doubt: retry
   - id: prefixed
     http: POST https://pay.example/charges
