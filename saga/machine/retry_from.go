@@ -172,7 +172,8 @@ const (
 // ended without success. The outcomes of the steps before it are taken over. A step runs again if
 // its effect was undone, or if it has no effect and reads the result of a step that runs again. A
 // step with an effect that remains never runs again, and its undo must not read the result of one
-// that does: it would undo another effect than the one that is there.
+// that does, or of an approval that is asked again: it would undo another effect than the one that
+// is there.
 func (m *Machine) PlanRetry(from string) RetryPlan {
 	p := RetryPlan{From: from}
 	refuse := func(path, code, detail string) {
@@ -188,10 +189,14 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		return p
 	}
 	again, effects := make(map[string]bool), m.effectsByTop()
+	asked := make(map[string]bool) // approvals that are asked again, because they cover a step that runs
 	for i, step := range m.def.Steps {
 		stays, undone := effects[step.ID].stays, effects[step.ID].undone
 		n := m.steps[step.ID]
-		changed := m.firstOf(m.def.UndoReads[step.ID], again)
+		changed := cmp.Or(m.firstOf(m.def.UndoReads[step.ID], again), m.firstOf(m.def.UndoReads[step.ID], asked))
+		asked[step.ID] = slices.ContainsFunc(step.Covers, func(id string) bool {
+			return effects[id].undone != nil || slices.Contains(m.def.Steps[at:], m.def.ByID[id])
+		})
 		switch {
 		case effects[step.ID].uncertain != nil:
 			refuse(effects[step.ID].uncertain.path, CodeUndoInDoubt, "its undo was sent, and it is unknown whether that took effect, so nothing can rely on the step: find out, undo it by hand, and start another saga")
@@ -208,7 +213,7 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		case undone != nil:
 			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it was undone"}), true
 		case stays != nil && changed != "":
-			refuse(stays.path, CodeUndoChanges, stays.happened()+", and was not undone, and its compensation reads the result of "+changed+", which runs again: undo it by hand, and start another saga")
+			refuse(stays.path, CodeUndoChanges, stays.happened()+", and was not undone, and its compensation reads the result of "+changed+", which would be another one: undo it by hand, and start another saga")
 		case stays == nil && m.firstOf(m.def.Reads[step.ID], again) != "":
 			p.Again, again[step.ID] = append(p.Again, RetryAgain{step.ID, "it reads the result of " + m.firstOf(m.def.Reads[step.ID], again) + ", which runs again"}), true
 		default:

@@ -89,3 +89,39 @@ order: {"command":"resolve","path":"seat","outcome":"skip","reason":"it may stay
 		}
 	}
 }
+
+// An approval that covers a step which runs again is asked again, and its next answer may be
+// another one: the undo of an effect must not read that either.
+func TestRetryWithAnUndoThatReadsAnApproval(t *testing.T) {
+	for covers, code := range map[string]string{"": "", ", covers: [pay]": "undo_changes", ", covers: [bill]": "undo_changes"} {
+		p := play(t, map[string]string{
+			"definition": `saga: travel
+steps:
+  - id: ok
+    approval: {title: "Well?"` + covers + `}
+  - id: seat
+    http: POST ${vars.pay}/seats
+    compensate: {http: "DELETE ${vars.pay}/seats/${steps.ok.output.by}"}
+  - id: bill
+    http: POST ${vars.pay}/bills
+    compensate: {http: "DELETE ${vars.pay}/bills"}
+  - id: pay
+    http: POST ${vars.pay}/payments
+`,
+			"input": "null",
+			"script": `order: {"command":"approve","path":"ok","actor":"ann","role":"approver","shown":"$shown"}
+pay do: 422 {}
+seat undo: 409 {}
+order: {"command":"resolve","path":"seat","outcome":"skip","reason":"it may stay"}
+`,
+		})
+		plan := p.m.PlanRetry("pay")
+		got := ""
+		if len(plan.Refused) > 0 {
+			got = plan.Refused[0].Code
+		}
+		if p.m.Status() != saga.Failed || got != code {
+			t.Errorf("%s: %s, %+v, want %q", covers, p.m.Status(), plan, code)
+		}
+	}
+}
