@@ -85,9 +85,9 @@ func TestHealthByPings(t *testing.T) {
 			t.Errorf("well after %v and %d pings, although the store takes none", took, s.pings)
 		}
 		s.ping = nil
-		for _, want := range []time.Duration{2, 4, 8, 15, 15} {
-			if took := tries(time.Hour); took != want*time.Second {
-				t.Errorf("well after %v, want %ds", took, want)
+		for i, want := range []string{"2s", "4s", "8s", "15s", "15s"} {
+			if took := tries(time.Hour); took.String() != want {
+				t.Errorf("%d: well after %v, want %s", i, took, want)
 			}
 		}
 		s.err = nil

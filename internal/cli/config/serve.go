@@ -109,7 +109,7 @@ func (c *ServeFlags) Check() error {
 func (c *ServeFlags) Loopback() (bool, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // asks no other machine
 	}
 	if err != nil {
 		return false, cli.Exit(cli.Usage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
