@@ -133,7 +133,9 @@ class Client:
 
     def __init__(self, url: str = "", key: Optional[str] = None, give_up: float = float("inf")) -> None:
         self.url = (url or os.environ.get("RECOURSE_SERVER") or "http://127.0.0.1:8080").rstrip("/")
-        self._key, self._give_up = os.environ.get("RECOURSE_API_KEY", "") if key is None else key, give_up
+        if urllib.parse.urlsplit(self.url).scheme not in ("http", "https"):
+            raise ValueError("the URL of a server begins with http: or https:, such as http://127.0.0.1:8080")
+        self._key, self._give_up = (os.environ.get("RECOURSE_API_KEY", "") if key is None else key).strip(), give_up
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def _open(self, method: str, path: str, body: Any, headers: Dict[str, str], timeout: float) -> Any:
@@ -159,7 +161,7 @@ class Client:
                 with self._open(method, path, body, headers or {}, timeout) as answer:
                     said = answer.read()
                     return json.loads(said) if said and answer.headers.get_content_type() != "text/plain" else said.decode()
-            except (OSError, http.client.HTTPException, Problem) as error:
+            except (OSError, http.client.HTTPException, json.JSONDecodeError, Problem) as error:
                 failed, problem = error, error if isinstance(error, Problem) else None
             in_flight += problem is not None and problem.code == "key_in_flight"  # for minutes, if its server has died
             if problem and not problem.temporary or time.monotonic() > until or stop and (in_flight > 3 or stop.is_set()):
@@ -277,6 +279,8 @@ class Client:
 
         threading.Thread(target=keep, args=(until,), daemon=True).start()
         try:
+            if work.unwanted.is_set():
+                raise Refused("unwanted", "the saga no longer needs the work", retryable=True)
             what, end = "complete", {"output": do(work)}
             json.dumps(end, allow_nan=False)
         except Refused as error:

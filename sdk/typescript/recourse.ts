@@ -132,14 +132,19 @@ const settled = (status: string) => status !== 'running' && status !== 'waiting'
  */
 export class Client {
   readonly url: string
-  constructor(url = process.env.RECOURSE_SERVER ?? 'http://127.0.0.1:8080', private key = process.env.RECOURSE_API_KEY ?? '', private giveUp = Infinity) {
-    this.url = new URL(url).href.replace(/\/+$/, '')
+  private own: Record<string, string> = { 'Content-Type': 'application/json' } // the headers of each request
+
+  /** Throws a TypeError if the URL is not one of a server, or the key cannot be in a header. */
+  constructor(url = process.env.RECOURSE_SERVER ?? 'http://127.0.0.1:8080', key = process.env.RECOURSE_API_KEY ?? '', private giveUp = Infinity) {
+    const at = new URL(url)
+    if (!/^https?:$/.test(at.protocol)) throw new TypeError(`${at.protocol} is no scheme of a server: write a URL such as http://127.0.0.1:8080`)
+    this.url = at.href.replace(/\/+$/, '')
+    if (key.trim()) this.own.Authorization = `Bearer ${key.trim()}`
+    new Headers(this.own)
   }
 
-  private async fetch(method: string, path: string, body: string | undefined, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const all: Record<string, string> = { 'Content-Type': 'application/json', ...headers }
-    if (this.key) all.Authorization = `Bearer ${this.key}`
-    const answer = await fetch(this.url + path, { method, body, headers: all, signal, redirect: 'manual' }) // another host must not get the token
+  private async fetch(method: string, path: string, body: string | undefined, headers: Headers, signal: AbortSignal): Promise<Response> {
+    const answer = await fetch(this.url + path, { method, body, headers, signal, redirect: 'manual' }) // another host must not get the token
     if (answer.ok) return answer
     const said = await answer.json().catch(() => undefined)
     throw new Problem(answer.status, said, 1000 * (Number(answer.headers.get('Retry-After')) || 0))
@@ -148,11 +153,12 @@ export class Client {
   /** Repeats a request until it gets a response, or a refusal that a repetition does not change. */
   async request(method: string, path: string, body?: unknown, { headers = {}, stop, giveUp = this.giveUp, timeout = WAIT + 15_000 }: Sending = {}): Promise<any> {
     const data = body === undefined ? undefined : JSON.stringify(body)
+    const all = new Headers({ ...this.own, ...headers })
     const until = Date.now() + giveUp
     for (let pause = 100, inFlight = 0; ; pause = Math.min(2 * pause, 5000)) {
       let retryAfter = 0
       try {
-        const answer = await this.fetch(method, path, data, headers, AbortSignal.timeout(timeout))
+        const answer = await this.fetch(method, path, data, all, AbortSignal.timeout(Math.ceil(timeout))) // it takes whole numbers only
         const said = await answer.text()
         return said && !answer.headers.get('Content-Type')?.startsWith('text/plain') ? JSON.parse(said) : said
       } catch (error) {
@@ -191,7 +197,7 @@ export class Client {
       await this.get(saga) // waits for the server, and throws a refusal
       const leave = new AbortController()
       try {
-        const headers = { Accept: 'text/event-stream', 'Last-Event-ID': String(after) }
+        const headers = new Headers({ ...this.own, Accept: 'text/event-stream', 'Last-Event-ID': String(after) })
         const answer = await this.fetch('GET', `/v1/sagas/${saga}/journal`, undefined, headers, leave.signal)
         if (answer.status === 204) return // there are no more
         let text = ''
@@ -285,6 +291,7 @@ export class Client {
     keep().catch(() => {}) // done has ended the pause
     let [how, end] = ['complete', {} as Record<string, unknown>]
     try {
+      if (mine.unwanted.signal.aborted) throw new Refused('unwanted', 'the saga no longer needs the work', true)
       end.output = (await work(mine)) ?? null
       JSON.stringify(end)
     } catch (error) {

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
@@ -52,6 +53,7 @@ def scenario():
     client = recourse.Client(os.environ["RECOURSE_SERVER"])
     calls(client)
     steps(client)
+    held(client)
     sagas(client)
 
 
@@ -119,6 +121,20 @@ def steps(client):
         session.commit({"refunds": [session.step("none", lambda work: 1, effect="none")]})
     view = client.wait(session.id)
     say("committed", view["status"], view["output"])
+
+
+def held(client):
+    session = client.open("sdk", ["refund"], key=os.environ["KEY"] + "-held", lease="5s")
+    time.sleep(6)  # heartbeats keep it
+    problem("held", lambda: client.attach(session.id, patience=0))
+    session.abort()
+    refused = []
+    for url, key in (("htp://127.0.0.1", ""), (client.url, "a\nb")):
+        try:
+            recourse.Client(url, key).get("x")
+        except ValueError as error:
+            refused.append(bool(str(error)))
+    say("unsendable", refused)
 
 
 def sagas(client):

@@ -2,6 +2,7 @@
 // The programs of all SDKs print the same lines, which are in sdk/testdata/scenario.txt.
 
 import process from 'node:process'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Abort, attach, Client, Problem, Refused, Unsuccessful, Waits, type Work } from '../recourse.js'
 
 const world = process.env.WORLD // the mock services
@@ -99,6 +100,22 @@ async function steps(client: Client) {
   say('committed', view.status, view.output)
 }
 
+async function held(client: Client) {
+  const session = await client.open('sdk', ['refund'], { key: `${key}-held`, lease: '5s' })
+  await sleep(6000) // heartbeats keep it
+  await problem('held', () => client.attach(session.id, 0))
+  await session.abort()
+  const refused: boolean[] = []
+  for (const [url, key] of [['htp://127.0.0.1', ''], [client.url, 'a\nb']]) {
+    try {
+      await new Client(url, key).get('x')
+    } catch (error) {
+      refused.push(error instanceof TypeError)
+    }
+  }
+  say('unsendable', refused)
+}
+
 async function sagas(client: Client) {
   const double = (work: Work) => {
     const { n } = work.input
@@ -155,5 +172,6 @@ if (process.argv[2] === 'killed') {
   const client = new Client(process.env.RECOURSE_SERVER)
   await calls(client)
   await steps(client)
+  await held(client)
   await sagas(client)
 }

@@ -109,7 +109,7 @@ func problem(what string, err error) {
 
 func scenario() error {
 	c := client.New(os.Getenv("RECOURSE_SERVER"), "")
-	for _, part := range []func(*client.Client) error{calls, steps, sagas} {
+	for _, part := range []func(*client.Client) error{calls, steps, held, sagas} {
 		if err := part(c); err != nil {
 			return err
 		}
@@ -300,6 +300,29 @@ func double(ctx context.Context, t client.Task) (any, error) {
 	}
 	client.Cost(ctx, "0.01")
 	return object{"double": 2 * input.N}, nil
+}
+
+func held(c *client.Client) error {
+	s, err := c.Open(ctx, client.Open{Name: "sdk", Actions: []string{"refund"}, Key: os.Getenv("KEY") + "-held", Lease: "5s"})
+	if err != nil {
+		return err
+	}
+	time.Sleep(6 * time.Second) // heartbeats keep it
+	soon, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	_, err = c.Attach(soon, s.ID)
+	problem("held", err)
+	if err := s.Abort(ctx, ""); err != nil {
+		return err
+	}
+	var refused []bool
+	for _, bad := range []*client.Client{client.New("htp://127.0.0.1", ""), client.New(os.Getenv("RECOURSE_SERVER"), "a\nb")} {
+		_, err := bad.Get(ctx, "x")
+		var refusal *client.Error
+		refused = append(refused, err != nil && !errors.As(err, &refusal))
+	}
+	say("unsendable", refused)
+	return nil
 }
 
 func sagas(c *client.Client) error {
