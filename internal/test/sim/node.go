@@ -363,7 +363,9 @@ func (n *node) commit(i int, c engine.Commit) {
 		answer(nil, late)
 	default:
 		results, err := apply()
-		n.blocks[i].tried(n.s, c.Batch, err)
+		if c.Node == n.lease.Node() { // otherwise the lane has forgotten the batch
+			n.blocks[i].tried(n.s, c.Batch, err)
+		}
 		if n.s.fault(CommitSlow, n.name) {
 			slow = ttl
 		}
