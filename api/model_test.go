@@ -405,6 +405,30 @@ func TestModelFailures(t *testing.T) {
 	}
 }
 
+// TestModelCutStaysReserved: a stream that breaks off has not reported what it has used, although
+// it has begun with a count. The most that it may have cost stays reserved.
+func TestModelCutStaysReserved(t *testing.T) {
+	x := newFixture(t)
+	x.fault.Store(&llmstub.Fault{Cut: 2, Usage: true})
+	for _, r := range modelRequests[:3] {
+		a := openAgent(t, x, `, "budget": "1.00 USD"`)
+		body := strings.Replace(fmt.Sprintf(r.body, `, "stream": true`), `"m"`, `"priced"`, 1)
+		if _, _, err := a.streamOf(t, r.path, body, func() bool { return true }); err == nil {
+			t.Errorf("%s: a broken stream looks whole", r.name)
+		}
+		var v sessionView
+		a.do("GET", "", "").want(200).into(&v)
+		reserved, err := retry.Amount(v.Cost.Reserved, "USD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		output, _ := retry.Amount("0.003", "USD") // of 300 tokens
+		if v.Cost.Spent != "0" || reserved.Cmp(output) <= 0 {
+			t.Errorf("%s: %s was spent, and %s is reserved", r.name, v.Cost.Spent, v.Cost.Reserved)
+		}
+	}
+}
+
 // TestModelBudget: a request that the budget does not cover is not sent, nor one whose cost has no
 // bound.
 func TestModelBudget(t *testing.T) {

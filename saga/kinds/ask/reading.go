@@ -28,6 +28,7 @@ type Reading struct {
 	route    Route
 	usage    bool // see Question.Usage
 	held     bool
+	counts   counts
 	choices  int64
 	finished map[int]bool // the choices that have ended
 }
@@ -75,44 +76,61 @@ type usage struct {
 	CacheRead        *int64 `json:"cache_read_input_tokens"`
 	CacheCreation    *int64 `json:"cache_creation_input_tokens"`
 	PromptDetails    struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached *int64 `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	InputDetails struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached *int64 `json:"cached_tokens"`
 	} `json:"input_tokens_details"`
 }
 
+// counts are the parts of the use that a provider has reported so far; nil: not yet.
+type counts struct {
+	input, cached, stored, output *int64
+}
+
 // add adds what a provider reports. A later report of a stream replaces the parts of an earlier one
-// that it repeats.
+// that it repeats. Nothing is settled by it.
 func (r *Reading) add(u *usage) {
 	if u == nil {
 		return
 	}
-	t := llm.Tokens{}
-	if r.Tokens != nil {
-		t = *r.Tokens
-	}
-	set := func(to *int64, from ...*int64) {
+	set := func(to **int64, from ...*int64) {
 		for _, n := range from {
 			if n != nil && *n >= 0 && *n <= llm.MaxUsage {
-				*to = *n
+				*to = n
 			}
 		}
 	}
-	fresh := t.Input - t.Cached - t.Stored
-	if r.route.form == messages { // its input tokens are those that have to do with no cache
-		set(&fresh, u.InputTokens)
-		set(&t.Cached, u.CacheRead)
-		set(&t.Stored, u.CacheCreation)
-		t.Input = fresh + t.Cached + t.Stored
+	set(&r.counts.input, u.PromptTokens, u.InputTokens)
+	set(&r.counts.output, u.CompletionTokens, u.OutputTokens)
+	if r.route.form == messages {
+		set(&r.counts.cached, u.CacheRead)
+		set(&r.counts.stored, u.CacheCreation)
 	} else {
-		set(&t.Input, u.PromptTokens, u.InputTokens)
-		cached := u.PromptDetails.Cached + u.InputDetails.Cached
-		set(&t.Cached, &cached)
+		set(&r.counts.cached, u.PromptDetails.Cached, u.InputDetails.Cached)
+	}
+}
+
+// settle makes the reported use the final one. Before the response has ended, a provider may report
+// a part of it.
+func (r *Reading) settle() {
+	n := &r.counts
+	if n.input == nil || n.output == nil && r.route.Generates() {
+		return
+	}
+	value := func(n *int64) int64 {
+		if n == nil {
+			return 0
+		}
+		return *n
+	}
+	t := &llm.Tokens{Input: *n.input, Output: value(n.output), Cached: value(n.cached), Stored: value(n.stored)}
+	if r.route.form == messages { // its input tokens are those that have to do with no cache
+		t.Input += t.Cached + t.Stored
+	} else {
 		t.Cached = min(t.Cached, t.Input)
 	}
-	set(&t.Output, u.CompletionTokens, u.OutputTokens)
-	r.Tokens = &t
+	r.Tokens = t
 }
 
 // Event reads the data of one event of a stream. hold says that the agent must not get this event,
@@ -122,6 +140,7 @@ func (r *Reading) add(u *usage) {
 func (r *Reading) Event(data []byte) (hold, drop, done bool) {
 	if string(data) == "[DONE]" {
 		r.Whole, r.held = true, true
+		r.settle()
 		return true, false, true
 	}
 	if len(data) == 0 { // a comment
@@ -162,6 +181,9 @@ func (r *Reading) chunk(p *packet) (drop bool) {
 		}
 		r.held = r.held || present(c.Delta.ToolCalls) || present(c.Delta.FunctionCall)
 	}
+	if p.Usage != nil && r.Whole { // before that, some providers count what they have sent so far
+		r.settle()
+	}
 	return r.usage && len(p.Choices) == 0 && p.Usage != nil
 }
 
@@ -172,14 +194,17 @@ func (r *Reading) responsesEvent(p *packet) (done bool) {
 	if p.Response != nil {
 		r.ID = cmp.Or(p.Response.ID, r.ID)
 		r.Model = cmp.Or(p.Response.Model, r.Model)
+		r.counts = counts{} // the event has the response as it is now
 		r.add(p.Response.Usage)
 	}
 	switch p.Type {
 	case "response.completed", "response.incomplete":
 		r.Finish, r.Whole, r.held, done = p.Type[len("response."):], true, true, true
+		r.settle()
 	case "response.failed", "error":
 		r.Fault, r.held, done = "the provider says "+p.Type, true, true
 		if p.Response != nil {
+			r.settle()
 			if text, ok := fault(p.Response.Error); ok {
 				r.Fault = text
 			}
@@ -197,7 +222,10 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 		if p.Message != nil {
 			r.ID = cmp.Or(p.Message.ID, r.ID)
 			r.Model = cmp.Or(p.Message.Model, r.Model)
-			r.add(p.Message.Usage)
+			if u := p.Message.Usage; u != nil {
+				u.OutputTokens = nil // of the first tokens
+				r.add(u)
+			}
 		}
 	case "content_block_start":
 		if p.Block != nil && p.Block.Type != "text" && p.Block.Type != "thinking" && p.Block.Type != "redacted_thinking" {
@@ -208,8 +236,12 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 		if p.Delta != nil {
 			r.Finish = cmp.Or(p.Delta.StopReason, r.Finish)
 		}
+		if r.Finish != "" {
+			r.settle()
+		}
 	case "message_stop":
 		r.Whole, r.held, done = true, true, true
+		r.settle()
 	}
 	return done
 }
@@ -227,6 +259,7 @@ func (r *Reading) Document(body []byte) {
 	}
 	r.ID, r.Model, r.Whole = p.ID, p.Model, true
 	r.add(p.Usage)
+	r.settle()
 	switch r.route.form {
 	case completions:
 		if len(p.Choices) > 0 {
