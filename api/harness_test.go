@@ -83,7 +83,7 @@ type fixture struct {
 	url     string
 	auth    string // the Authorization header of requests
 
-	scripted *atomic.Value // a text: what the model "scripted" says, which does not report what it has used
+	scripted *atomic.Value // a text: what the models "scripted" and "scripted-priced" say, which do not report what they have used
 	cooling  *atomic.Bool  // the model "cooling" answers 429
 }
 
@@ -159,13 +159,17 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 			_, _ = io.WriteString(w, `{"id": "resp-s", "object": "response", "status": "completed", "model": "scripted", "output": []}`)
 			return
 		}
+		if strings.HasSuffix(r.URL.Path, "/embeddings") {
+			_, _ = io.WriteString(w, `{"object": "list", "data": [], "model": "scripted", "usage": {"total_tokens": 900}}`)
+			return
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"id": "c-1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": []any{
 			map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": x.scripted.Load()}}}})
 	}))
 	models := llm.Config{
 		Providers: []llm.Provider{{Name: "o", BaseURL: x.model.URL + "/v1", APIKey: modelKey}, {Name: "a", API: llm.AnthropicAPI, BaseURL: x.model.URL, APIKey: modelKey},
 			{Name: "s", BaseURL: scripted.URL, APIKey: modelKey, Models: []string{"scripted"}}},
-		Prices: map[string]llm.Price{"priced": {Input: "1", Output: "10"}}, Elsewhere: true,
+		Prices: map[string]llm.Price{"priced": {Input: "1", Output: "10"}, "scripted-priced": {Input: "1", Output: "10"}}, Elsewhere: true,
 	}
 	x.callers = func() (map[string]engine.Caller, *relay.Relay) {
 		passed := relay.New()

@@ -429,6 +429,19 @@ func TestModelCutStaysReserved(t *testing.T) {
 	}
 }
 
+// TestModelUncountedStaysReserved: a usage that does not say how many tokens the input has is not
+// one of zero tokens.
+func TestModelUncountedStaysReserved(t *testing.T) {
+	x := newFixture(t)
+	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	a.ask(modelRequests[3].path, `{"model": "scripted-priced", "input": "text"}`).want(200)
+	var v sessionView
+	a.do("GET", "", "").want(200).into(&v)
+	if v.Cost.Spent != "0" || strings.Trim(v.Cost.Reserved, "0.") == "" {
+		t.Errorf("%s was spent, and %s is reserved", v.Cost.Spent, v.Cost.Reserved)
+	}
+}
+
 // TestModelBudget: a request that the budget does not cover is not sent, nor one whose cost has no
 // bound.
 func TestModelBudget(t *testing.T) {

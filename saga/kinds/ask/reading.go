@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
+	"strconv"
 
 	"recourse/saga/kinds/llm"
 )
@@ -69,23 +71,43 @@ type packet struct {
 
 // usage is the use that a provider reports, in any of the forms.
 type usage struct {
-	PromptTokens     *int64 `json:"prompt_tokens"`
-	CompletionTokens *int64 `json:"completion_tokens"`
-	InputTokens      *int64 `json:"input_tokens"`
-	OutputTokens     *int64 `json:"output_tokens"`
-	CacheRead        *int64 `json:"cache_read_input_tokens"`
-	CacheCreation    *int64 `json:"cache_creation_input_tokens"`
+	PromptTokens     count `json:"prompt_tokens"`
+	CompletionTokens count `json:"completion_tokens"`
+	InputTokens      count `json:"input_tokens"`
+	OutputTokens     count `json:"output_tokens"`
+	CacheRead        count `json:"cache_read_input_tokens"`
+	CacheCreation    count `json:"cache_creation_input_tokens"`
 	PromptDetails    struct {
-		Cached *int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	InputDetails struct {
-		Cached *int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"input_tokens_details"`
 }
 
-// counts are the parts of the use that a provider has reported so far; nil: not yet.
+// count is a number of tokens that a provider reports. The zero count is not reported.
+type count struct {
+	n        int64
+	reported bool
+	wrong    bool // it is no number of tokens
+}
+
+// UnmarshalJSON reads a whole number in any form, such as 12.0 or 1e2. It returns no error, because
+// the response that has the number is paid for.
+func (c *count) UnmarshalJSON(doc []byte) error {
+	if string(doc) == "null" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(string(doc), 64)
+	if c.reported, c.wrong = true, err != nil || n < 0 || n > llm.MaxUsage || n != math.Trunc(n); !c.wrong {
+		c.n = int64(n)
+	}
+	return nil
+}
+
+// counts are the parts of the use that a provider has reported so far.
 type counts struct {
-	input, cached, stored, output *int64
+	input, cached, stored, output count
 }
 
 // add adds what a provider reports. A later report of a stream replaces the parts of an earlier one
@@ -94,10 +116,10 @@ func (r *Reading) add(u *usage) {
 	if u == nil {
 		return
 	}
-	set := func(to **int64, from ...*int64) {
-		for _, n := range from {
-			if n != nil && *n >= 0 && *n <= llm.MaxUsage {
-				*to = n
+	set := func(to *count, from ...count) {
+		for _, c := range from {
+			if c.reported {
+				*to = c
 			}
 		}
 	}
@@ -112,25 +134,28 @@ func (r *Reading) add(u *usage) {
 }
 
 // settle makes the reported use the final one. Before the response has ended, a provider may report
-// a part of it.
+// a part of it. A use with a part that is missing or wrong is unknown.
 func (r *Reading) settle() {
-	n := &r.counts
-	if n.input == nil || n.output == nil && r.route.Generates() {
+	r.Tokens = nil
+	c := &r.counts
+	if !c.input.reported || !c.output.reported && r.route.Generates() || c.input.wrong || c.output.wrong || c.cached.wrong || c.stored.wrong {
 		return
 	}
-	value := func(n *int64) int64 {
-		if n == nil {
-			return 0
-		}
-		return *n
-	}
-	t := &llm.Tokens{Input: *n.input, Output: value(n.output), Cached: value(n.cached), Stored: value(n.stored)}
+	t := &llm.Tokens{Input: c.input.n, Output: c.output.n, Cached: c.cached.n, Stored: c.stored.n}
 	if r.route.form == messages { // its input tokens are those that have to do with no cache
 		t.Input += t.Cached + t.Stored
 	} else {
 		t.Cached = min(t.Cached, t.Input)
 	}
 	r.Tokens = t
+}
+
+// unmarshal reads a response, or an event of one. A member of another type than in the other forms
+// is skipped. ok is false if it is no JSON object.
+func unmarshal(data []byte) (p packet, ok bool) {
+	err := json.Unmarshal(data, &p)
+	other, typed := errors.AsType[*json.UnmarshalTypeError](err)
+	return p, err == nil || typed && other.Field != ""
 }
 
 // Event reads the data of one event of a stream. hold says that the agent must not get this event,
@@ -146,10 +171,8 @@ func (r *Reading) Event(data []byte) (hold, drop, done bool) {
 	if len(data) == 0 { // a comment
 		return r.held, false, false
 	}
-	var p packet
-	// A member of another type than in the other forms is skipped.
-	var other *json.UnmarshalTypeError
-	if err := json.Unmarshal(data, &p); err != nil && (!errors.As(err, &other) || other.Field == "") {
+	p, ok := unmarshal(data)
+	if !ok {
 		r.held = true // it may be the beginning of a tool call, which the connection's end has cut off
 		return true, false, false
 	}
@@ -223,7 +246,7 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 			r.ID = cmp.Or(p.Message.ID, r.ID)
 			r.Model = cmp.Or(p.Message.Model, r.Model)
 			if u := p.Message.Usage; u != nil {
-				u.OutputTokens = nil // of the first tokens
+				u.OutputTokens = count{} // of the first tokens
 				r.add(u)
 			}
 		}
@@ -248,8 +271,8 @@ func (r *Reading) messagesEvent(p *packet) (done bool) {
 
 // Document reads a response that is one document.
 func (r *Reading) Document(body []byte) {
-	var p packet
-	if err := json.Unmarshal(body, &p); err != nil {
+	p, ok := unmarshal(body)
+	if !ok {
 		r.Fault = "the response is not a JSON object"
 		return
 	}

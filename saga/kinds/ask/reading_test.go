@@ -54,3 +54,58 @@ func TestReadFinalUsage(t *testing.T) {
 		}
 	}
 }
+
+// A use is known if all its numbers are, however the provider writes them. A use that is not known
+// is not zero, and does not make the response another one.
+func TestReadUsage(t *testing.T) {
+	known := &llm.Tokens{Input: 12, Output: 100}
+	for _, tt := range []struct {
+		path, usage string
+		want        *llm.Tokens
+	}{
+		{"/embeddings", `{"prompt_tokens": 12, "total_tokens": 12}`, &llm.Tokens{Input: 12}},
+		{"/embeddings", `{"total_tokens": 900}`, nil},
+		{"/embeddings", `{}`, nil},
+		{"/embeddings", `null`, nil},
+		{"/embeddings", `"12"`, nil},
+		{"/embeddings", `{"prompt_tokens": 1000000001}`, nil},
+		{"/embeddings", `{"prompt_tokens": 1e999}`, nil},
+		{"/embeddings", `{"prompt_tokens": -1}`, nil},
+		{"/embeddings", `{"prompt_tokens": 12.5}`, nil},
+		{"/embeddings", `{"prompt_tokens": "12"}`, nil},
+		{"/embeddings", `{"prompt_tokens": null}`, nil},
+		{"/chat/completions", `{"prompt_tokens": 12, "completion_tokens": 100}`, known},
+		{"/chat/completions", `{"prompt_tokens": 12.0, "completion_tokens": 1e2, "prompt_tokens_details": null}`, known},
+		{"/chat/completions", `{"prompt_tokens": 12, "completion_tokens": 100, "prompt_tokens_details": "none"}`, known},
+		{"/chat/completions", `{"prompt_tokens": 12, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 13}}`, &llm.Tokens{Input: 12, Output: 100, Cached: 12}},
+		{"/chat/completions", `{"prompt_tokens": 12}`, nil},
+		{"/chat/completions", `{"completion_tokens": 100}`, nil},
+		{"/chat/completions", `{"prompt_tokens": 12, "completion_tokens": -1}`, nil},
+	} {
+		route, ok := ask.Find(llm.OpenAIAPI, tt.path)
+		if !ok {
+			t.Fatal(tt.path)
+		}
+		doc := `{"id": "c", "choices": [{"index": 0, "finish_reason": "stop"}], "usage": ` + tt.usage + `}`
+		whole, streamed := ask.NewReading(route, &ask.Question{}), ask.NewReading(route, &ask.Question{})
+		whole.Document([]byte(doc))
+		if d := cmp.Diff(tt.want, whole.Tokens); d != "" || !whole.Whole || whole.Fault != "" {
+			t.Errorf("%s %s: whole %v, fault %q, (-want +got)\n%s", tt.path, tt.usage, whole.Whole, whole.Fault, d)
+		}
+		streamed.Event([]byte(doc))
+		if d := cmp.Diff(tt.want, streamed.Tokens); d != "" {
+			t.Errorf("%s %s in a stream: (-want +got)\n%s", tt.path, tt.usage, d)
+		}
+	}
+	for usage, want := range map[string]*llm.Tokens{
+		`{"input_tokens": 5, "cache_read_input_tokens": 4, "cache_creation_input_tokens": null, "output_tokens": 2}`: {Input: 9, Output: 2, Cached: 4},
+		`{"input_tokens": 5, "cache_read_input_tokens": -4, "output_tokens": 2}`:                                     nil,
+	} {
+		route, _ := ask.Find(llm.AnthropicAPI, "/v1/messages")
+		r := ask.NewReading(route, &ask.Question{})
+		r.Document([]byte(`{"id": "m", "stop_reason": "end_turn", "usage": ` + usage + `}`))
+		if d := cmp.Diff(want, r.Tokens); d != "" {
+			t.Errorf("%s: (-want +got)\n%s", usage, d)
+		}
+	}
+}
