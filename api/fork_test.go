@@ -264,3 +264,37 @@ func TestForkModels(t *testing.T) {
 		}
 	})
 }
+
+// A fork whose original's contents are erased asks the models again, also through a node that does
+// not run it: what it needs of the prompts is stored for the fork.
+func TestForkModelsErased(t *testing.T) {
+	for _, store := range []string{"memory", "postgres"} { // SQLite has one node
+		x := newFixtureOn(t, stores[store](t))
+		y := otherNode(t, x)
+		a := openAgent(t, x, `, "on_divergence": "stop"`)
+		path, body := modelRequests[0].path, fmt.Sprintf(modelRequests[0].body, "")
+		a.ask(path, body).want(200)
+		fork := x.do("POST", "/v1/sessions/"+a.id+"/fork", fmt.Sprintf(`{"at": %d}`, outcomeOf(x, a.id, "llm[0]"))).want(201).saga()
+		a.do("POST", "/commit", "").want(200)
+		x.do("DELETE", "/v1/sessions/"+a.id+"/content", "").want(204)
+
+		b := &agent{x: x, id: fork.ID, secret: NewSecret()}
+		b.attach("").want(200)
+		one := b.ask(path, body).want(200)
+		if one.Header.Get("X-Recourse-Replayed") != "" || one.Header.Get("X-Recourse-Step") != "llm[1]" || len(x.model.Bills()) != 2 {
+			t.Errorf("the request of the original: %v, %d bills", one.Header, len(x.model.Bills()))
+		}
+		for _, node := range []*fixture{x, y} {
+			c := *b
+			c.x = node
+			longer := fmt.Sprintf(`%s}, {"role": "assistant", "content": "Yes."}, {"role": "user", "content": %q}]`, ticket, node.url)
+			if r := c.ask(path, strings.Replace(body, ticket+"}]", longer, 1)); r.Status != 200 {
+				t.Errorf("a new request with the tools and the beginning of one of the original: %d %s", r.Status, r.Body)
+			}
+		}
+		b.next()
+		if again := b.ask(path, body).want(200); !bytes.Equal(again.Body, one.Body) || again.Header.Get("X-Recourse-Replayed") != "true" {
+			t.Errorf("in a later life: %s, want %s", again.Body, one.Body)
+		}
+	}
+}

@@ -189,7 +189,11 @@ func (s *server) askModel(c echo.Context, r ask.Route) error {
 		return err
 	}
 	retries, _ := strconv.Atoi(c.Request().Header.Get("X-Stainless-Retry-Count")) // anything else is a first request
-	a, replayed := l.recorded(p, retries > 0), true
+	a, err := l.recorded(c.Request().Context(), p, retries > 0)
+	if err != nil {
+		return err
+	}
+	replayed := true
 	if a == nil {
 		a = l.failedBefore(p)
 	}
@@ -298,12 +302,27 @@ func (l *live) reserves() bool {
 	return l.s.cfg.Replay == nil && (cost.Budget != "" || cost.Tokens.Budget > 0)
 }
 
-// recorded returns the recorded request whose answer p gets; nil: there is none.
-func (l *life) recorded(p *ask.Prompt, again bool) (found *ask.Recorded) {
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) {
-		found = l.models.Answers(p.Identity, r.asks, r.recording[p.Identity] > 0, again)
+// recorded returns the recorded request whose answer p gets; nil: there is none. Errors: those of
+// the store.
+func (l *life) recorded(ctx context.Context, p *ask.Prompt, again bool) (*ask.Recorded, error) {
+	return l.kept(ctx, func(r *lifeRequests) *ask.Recorded {
+		return l.models.Answers(p.Identity, r.asks, r.recording[p.Identity] > 0, again)
 	})
-	return found
+}
+
+// kept returns the recorded request that find finds. One of a fork's original whose content was
+// erased, or deleted with it, no longer counts: find is called again. Errors: those of the store.
+func (l *life) kept(ctx context.Context, find func(*lifeRequests) *ask.Recorded) (found *ask.Recorded, err error) {
+	for {
+		l.s.asked.with(l.id, l.number, func(r *lifeRequests) { found = find(r) })
+		if found == nil || !found.Inherited || l.s.cfg.Replay != nil {
+			return found, nil
+		}
+		if _, err := l.content(ctx, found.Output.Answer); !errors.Is(err, ask.ErrErased) {
+			return found, err
+		}
+		found.Erased = true
+	}
 }
 
 // failedBefore returns the recorded request without an answer whose failure p gets when it is
@@ -362,10 +381,9 @@ func (l *life) newAsk(c echo.Context, p *ask.Prompt, body []byte, rules ask.Rule
 // divergence returns how a new request differs from one of an earlier life at the same place; nil:
 // it does not. Error: diverged, if the session's policy is to stop then.
 func (l *life) divergence(ctx context.Context, p *ask.Prompt, rules ask.Rules) (*saga.Divergence, error) {
-	var from *ask.Recorded
-	l.s.asked.with(l.id, l.number, func(r *lifeRequests) { from = l.models.Diverges(p, l.number, r.asks) })
-	if from == nil {
-		return nil, nil
+	from, err := l.kept(ctx, func(r *lifeRequests) *ask.Recorded { return l.models.Diverges(p, l.number, r.asks) })
+	if from == nil || err != nil {
+		return nil, err
 	}
 	d, err := from.Divergence(p, rules, func(hash string) ([]byte, error) { return l.content(ctx, hash) })
 	if err != nil {

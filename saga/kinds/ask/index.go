@@ -23,6 +23,9 @@ type Recorded struct {
 	Ended    bool
 	Output   *Output // of its answer; nil: it has none
 	Failure  *saga.OutcomeData
+	// Inherited requests are those of a fork's original. Erased ones have lost their contents with
+	// it: the fork asks again.
+	Inherited, Erased bool
 }
 
 // Index finds a session's requests to models.
@@ -55,7 +58,10 @@ func (x *Index) Add(r *journal.Record) error {
 				return err
 			}
 		}
+		clear(x.nodes) // the contents of the original may be erased while the fork runs
+		clear(x.rests)
 		for _, a := range x.all { // any order
+			a.Inherited = true
 			if !a.Ended {
 				a.Ended, a.Failure = true, &saga.OutcomeData{}
 			}
@@ -105,7 +111,7 @@ func (x *Index) Add(r *journal.Record) error {
 }
 
 // Stands reports whether the request has an answer, or may get one.
-func (a *Recorded) Stands() bool { return !a.Ended || a.Output != nil }
+func (a *Recorded) Stands() bool { return !a.Ended || a.Output != nil && !a.Erased }
 
 // Answers returns the recorded request whose answer a request with this identity gets: the first
 // that no other request of this life has. recording says that another request of this life with
@@ -157,7 +163,7 @@ func (x *Index) Diverges(p *Prompt, life int, used map[string]Use) *Recorded {
 		if a.Life >= life {
 			break // and so are those that follow
 		}
-		if _, is := used[a.Path]; !is && a.Output != nil && a.Question.Route == p.Route {
+		if _, is := used[a.Path]; !is && a.Ended && a.Stands() && a.Question.Route == p.Route {
 			return a
 		}
 	}
