@@ -266,7 +266,7 @@ func refusedPrompt(err error) *problem {
 		name = "background"
 	case errors.Is(err, ask.ErrForeignTool):
 		name = "foreign_tool"
-	case errors.Is(err, ask.ErrConversation):
+	case errors.Is(err, ask.ErrConversation), errors.Is(err, ask.ErrTemplate):
 		name = "foreign_state"
 	}
 	return fail(name, "%s", err)

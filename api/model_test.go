@@ -602,6 +602,7 @@ func TestModelRefusals(t *testing.T) {
 		{responses, `{"model": "m", "input": "x", "background": true}`, "background", 422},
 		{responses, `{"model": "m", "input": "x", "previous_response_id": "resp_1"}`, "foreign_state", 422},
 		{responses, `{"model": "m", "input": "x", "conversation": "conv_1"}`, "foreign_state", 422},
+		{responses, `{"model": "m", "prompt": {"id": "pmpt_1"}}`, "foreign_state", 422},
 		{responses, `{"model": "m", "input": "x", "tools": [{"type": "mcp", "server_url": "https://x.example"}]}`, "foreign_tool", 403},
 		{messages, `{"model": "m", "max_tokens": 9, "messages": [], "mcp_servers": [{"url": "https://x.example"}]}`, "foreign_tool", 403},
 	} {

@@ -80,7 +80,7 @@ type Rules struct {
 // interpreted are the members that matter to recourse. A provider that does not tell cases apart
 // would read another one in place of them.
 var interpreted = []string{"background", "conversation", "input", "max_completion_tokens", "max_output_tokens", "max_tokens", "mcp_servers",
-	"messages", "model", "n", "previous_response_id", "stream", "stream_options", "tools"}
+	"messages", "model", "n", "previous_response_id", "prompt", "stream", "stream_options", "tools"}
 
 // maxChoices is the highest n of OpenAI.
 const maxChoices = 128
@@ -95,6 +95,7 @@ var (
 	ErrBackground   = errors.New("`background` is not supported: the response would come outside this session's journal")
 	ErrForeignTool  = errors.New("the provider would run MCP tools itself, in no journal: let the agent call tools")
 	ErrConversation = errors.New("`conversation` is state at the provider that this session has not made: send the messages, or `previous_response_id`")
+	ErrTemplate     = errors.New("`prompt` names texts and tools at the provider that are neither checked nor counted: send them in the request")
 	ErrTwice        = errors.New("appears twice, and the provider may read the other one: remove one")
 	ErrCase         = errors.New("differs from a member only in case, and the provider may take it for that: write it in small letters, or remove it")
 	ErrNumber       = errors.New("must be a whole number in digits, from 1 to")
@@ -190,6 +191,8 @@ func (p *Prompt) check(fields map[string]json.RawMessage) error {
 		return ErrBackground
 	case p.doc["conversation"] != nil:
 		return ErrConversation
+	case p.doc["prompt"] != nil:
+		return ErrTemplate
 	case p.doc["mcp_servers"] != nil:
 		return ErrForeignTool
 	}

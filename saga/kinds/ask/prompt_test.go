@@ -84,7 +84,10 @@ func TestParseAmbiguous(t *testing.T) {
 		{"/chat/completions", `{"model": "m", "messages": [], "max_tokens": 8589934592, "n": 2}`, ask.ErrNumber},
 		{"/chat/completions", `{"model": "m", "messages": [], "max_completion_tokens": 99999999999999999999}`, ask.ErrNumber},
 		{"/responses", `{"model": "m", "input": "a", "max_output_tokens": [1]}`, ask.ErrNumber},
+		{"/responses", `{"model": "m", "prompt": {"id": "pmpt_1"}}`, ask.ErrTemplate},
+		{"/responses", `{"model": "m", "input": "a", "Prompt": {"id": "pmpt_1"}}`, ask.ErrCase},
 		// What is not ambiguous, or says nothing to recourse, passes.
+		{"/responses", `{"model": "m", "input": "a", "prompt": null}`, nil},
 		{"/chat/completions", `{"model": "m", "messages": [{"role": "user", "content": {"a": 1, "a": 2}}], "n": null, "max_tokens": null, "stream_options": null}`, nil},
 		{"/chat/completions", `{"model": "m", "messages": [], "Temperature": 1, "tools": [{"type": "function", "function": {"type": "a", "Type": "b"}}, 1, []]}`, nil},
 		{"/embeddings", `{"model": "m", "input": "a", "max_tokens": 1e2}`, nil},
