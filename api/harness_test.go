@@ -83,8 +83,10 @@ type fixture struct {
 	url     string
 	auth    string // the Authorization header of requests
 
-	scripted *atomic.Value // a text: what the models "scripted" and "scripted-priced" say, which do not report what they have used
-	cooling  *atomic.Bool  // the model "cooling" answers 429
+	// scripted is a text: what the models "scripted" and "scripted-priced" say. They do not report
+	// what they have used, except for responses to a request with the word "counted".
+	scripted *atomic.Value
+	cooling  *atomic.Bool // the model "cooling" answers 429
 }
 
 type setup func(*Config)
@@ -156,7 +158,12 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	scripted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/responses") {
-			_, _ = io.WriteString(w, `{"id": "resp-s", "object": "response", "status": "completed", "model": "scripted", "output": []}`)
+			used := "null"
+			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "counted") {
+				used = `{"input_tokens": 10, "output_tokens": 20000}`
+			}
+			_, _ = io.WriteString(w, `{"id": "resp-s", "object": "response", "status": "completed", "model": "scripted", "usage": `+used+`,
+				"output": [{"id": "rs-s", "type": "reasoning"}, {"id": "msg-s", "type": "message", "role": "assistant", "content": []}]}`)
 			return
 		}
 		if strings.HasSuffix(r.URL.Path, "/embeddings") {

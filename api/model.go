@@ -266,7 +266,7 @@ func refusedPrompt(err error) *problem {
 		name = "background"
 	case errors.Is(err, ask.ErrForeignTool):
 		name = "foreign_tool"
-	case errors.Is(err, ask.ErrConversation), errors.Is(err, ask.ErrTemplate):
+	case errors.Is(err, ask.ErrConversation), errors.Is(err, ask.ErrTemplate), errors.Is(err, ask.ErrForeign):
 		name = "foreign_state"
 	}
 	return fail(name, "%s", err)
@@ -279,16 +279,11 @@ func (l *life) mayAsk(p *ask.Prompt) error {
 	if models := policy.Data.Models; len(models) > 0 && p.Model != "" && !journal.MatchesAny(models, p.Model) {
 		return fail("model_not_allowed", "the session may ask %s, not %.100q", strings.Join(models, ", "), p.Model).of(l.id)
 	}
-	if p.Previous != "" {
-		used, ok := l.models.Made(p.Previous)
-		switch {
-		case !ok:
-			return fail("foreign_state", "`previous_response_id` names a response that this session has not got: send the conversation instead").of(l.id)
-		case used != nil:
-			p.Continue(*used)
-		case l.reserves():
-			return fail("foreign_state", "the session has a budget, and the provider did not say how many tokens the response that `previous_response_id` names has: send the conversation instead").of(l.id)
-		}
+	switch counted, err := p.Continue(l.models); {
+	case err != nil:
+		return refusedPrompt(err).of(l.id)
+	case !counted && l.reserves():
+		return fail("foreign_state", "the session has a budget, and the provider did not say how many tokens a response has that the request continues, or names items of: send the conversation instead").of(l.id)
 	}
 	if body, ok := policy.Ask.Body.(*ask.Body); ok && !body.Limited(&p.Question) && l.reserves() {
 		return fail("max_tokens_missing", "the session has a budget, and the cost of the response has no limit: set its most tokens (max_tokens, max_completion_tokens or max_output_tokens), or max_output in the server's prices").of(l.id)

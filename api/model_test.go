@@ -518,6 +518,49 @@ func TestModelBudgetContinued(t *testing.T) {
 	ask("scripted", fmt.Sprintf(`"input": "y", "previous_response_id": %q`, response.ID)).want(200)
 }
 
+// TestModelReferences: an item that a request only names counts as input, as the conversation that
+// it continues does, and must be one that the session has got.
+func TestModelReferences(t *testing.T) {
+	x := newFixture(t)
+	ask := func(a *agent, model, input string) *answer {
+		return a.ask(modelRequests[1].path, `{"model": "`+model+`", "max_output_tokens": 10, "input": [{"role": "user", "content": "counted?"}`+input+`]}`)
+	}
+	refused := func(got *answer, status int, code string) {
+		t.Helper()
+		if got.Status != status || got.providerCode() != code {
+			t.Errorf("%d %s, want %d %s", got.Status, got.Body, status, code)
+		}
+	}
+	a := openAgent(t, x, `, "budget": "0.2101 USD"`)
+	// The response costs 0.20001 USD, and another input of as many tokens 0.02.
+	a.ask(modelRequests[1].path, `{"model": "scripted-priced", "max_output_tokens": 20000, "input": "counted"}`).want(200)
+	for _, input := range []string{`{"type": "item_reference", "id": "msg-s"}`, `{"id": "msg-s"}`, `{"type": "reasoning", "id": "rs-s", "summary": []}`} {
+		refused(ask(a, "scripted-priced", ", "+input), 402, "budget_exhausted")
+	}
+	refused(ask(a, "scripted-priced", `, {"type": "item_reference", "id": "msg-other"}`), 422, "foreign_state")
+
+	// The items of streams count, too, and are those of one session only.
+	a, b := openAgent(t, x, `, "budget": "1.00 USD"`), openAgent(t, x, "")
+	text := string(a.ask(modelRequests[1].path, `{"model": "priced", "max_output_tokens": 10, "input": "x", "stream": true}`).want(200).Body)
+	item := regexp.MustCompile(`"id":"(msg_\w+)"`).FindStringSubmatch(text)
+	if item == nil {
+		t.Fatal(text)
+	}
+	reference := fmt.Sprintf(`, {"type": "item_reference", "id": %q}`, item[1])
+	ask(a, "priced", reference).want(200)
+	refused(ask(b, "priced", reference), 422, "foreign_state")
+	// An item with its content is none that the provider has to add.
+	ask(b, "priced", fmt.Sprintf(`, {"type": "message", "role": "assistant", "id": %q, "content": "x"}`, item[1])).want(200)
+
+	for more, status := range map[string]int{"": 200, `, "budget": "1.00 USD"`: 422} {
+		a = openAgent(t, x, more)
+		a.ask(modelRequests[1].path, `{"model": "scripted", "max_output_tokens": 10, "input": "unknown"}`).want(200)
+		if got := ask(a, "scripted", `, {"type": "item_reference", "id": "msg-s"}`); got.Status != status {
+			t.Errorf("after a response of unknown length%s: %d %s", more, got.Status, got.Body)
+		}
+	}
+}
+
 // TestModelBudgetRaised: a request that waits for a higher budget is refused for now, and sent once
 // a person has raised the budget. The same request gets its answer, also in a later life.
 func TestModelBudgetRaised(t *testing.T) {

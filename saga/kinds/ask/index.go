@@ -35,13 +35,15 @@ type Index struct {
 	places     map[string][]*Recorded // likewise
 	nodes      map[string]string      // the contents that end conversations, by Question.Chain
 	rests      map[string]bool        // the stored contents that Question.Rest names
-	responses  map[string]*llm.Tokens // of the responses that the session's models have made, by id; nil: unknown
+	// made has what the provider adds to a request that names a response of the session, or an
+	// item of one; nil: unknown.
+	made map[string]*llm.Tokens
 }
 
 // NewIndex returns an index without requests.
 func NewIndex() *Index {
 	return &Index{all: make(map[string]*Recorded), identities: make(map[string][]*Recorded), places: make(map[string][]*Recorded),
-		nodes: make(map[string]string), rests: make(map[string]bool), responses: make(map[string]*llm.Tokens)}
+		nodes: make(map[string]string), rests: make(map[string]bool), made: make(map[string]*llm.Tokens)}
 }
 
 // Add adds a record, if it belongs to a request to a model. A fork begins with the requests of its
@@ -101,7 +103,7 @@ func (x *Index) Add(r *journal.Record) error {
 		if err := json.Unmarshal(d.Output, a.Output); err != nil {
 			return fmt.Errorf("%w: %s: %w", saga.ErrUnreadable, r.Path, err)
 		}
-		x.responses[a.Output.ID] = a.Output.Tokens
+		x.named(a.Output)
 	case journal.Skipped, journal.Decided:
 		if a := x.all[r.Path]; a != nil { // it was never sent
 			a.Ended, a.Failure = true, &saga.OutcomeData{}
@@ -199,10 +201,17 @@ func (x *Index) At(path string) *Recorded { return x.all[path] }
 // Any reports whether there are requests.
 func (x *Index) Any() bool { return len(x.all) > 0 }
 
-// Made reports whether a response with this id answers a request of the session. used are the
-// tokens of that request, with the conversation that it continued, and of the response; nil: they
-// are not known.
-func (x *Index) Made(response string) (used *llm.Tokens, ok bool) {
-	used, ok = x.responses[response]
-	return used, ok
+// named notes what a response, and each of its items, adds to a request that names it.
+func (x *Index) named(o *Output) {
+	var said, all *llm.Tokens
+	if o.Tokens != nil {
+		// What a tool of the provider has found is a part of the input.
+		said, all = &llm.Tokens{Output: o.Tokens.Output}, &llm.Tokens{Input: o.Tokens.Input, Output: o.Tokens.Output}
+	}
+	x.made[o.ID] = o.Tokens
+	for _, item := range o.Items {
+		if x.made[item.ID] = all; contents[item.Type] != "" {
+			x.made[item.ID] = said
+		}
+	}
 }

@@ -62,6 +62,9 @@ type Prompt struct {
 	Identity string
 	Stream   bool
 	Previous string // the id of the response that this one continues at the provider; "": none
+	// Refers are the ids by which the request takes contents from the provider: Previous, and
+	// those of items.
+	Refers []string
 
 	route Route
 	raw   []byte
@@ -96,6 +99,7 @@ var (
 	ErrForeignTool  = errors.New("the provider would run MCP tools itself, in no journal: let the agent call tools")
 	ErrConversation = errors.New("`conversation` is state at the provider that this session has not made: send the messages, or `previous_response_id`")
 	ErrTemplate     = errors.New("`prompt` names texts and tools at the provider that are neither checked nor counted: send them in the request")
+	ErrForeign      = errors.New("is the id of no response or item that this session has got: send the conversation instead")
 	ErrTwice        = errors.New("appears twice, and the provider may read the other one: remove one")
 	ErrCase         = errors.New("differs from a member only in case, and the provider may take it for that: write it in small letters, or remove it")
 	ErrNumber       = errors.New("must be a whole number in digits, from 1 to")
@@ -135,10 +139,26 @@ func Parse(route Route, body []byte, lane string, headers map[string]string, rul
 	return p, nil
 }
 
-// Continue adds the tokens of the conversation that the provider puts before the request: those of
-// the response that Previous names.
-func (p *Prompt) Continue(used llm.Tokens) {
-	p.Input = min(p.Input+used.Input+used.Output, llm.MaxUsage)
+// Continue adds the tokens that the provider adds to the request: those of the contents that Refers
+// names, each once for an item, and for the items of one response together. counted is false if
+// they are not known. x has the session's earlier requests. Error: ErrForeign.
+func (p *Prompt) Continue(x *Index) (counted bool, err error) {
+	counted = true
+	before, added := make(map[string]bool), make(map[*llm.Tokens]bool)
+	for _, id := range p.Refers {
+		used, ok := x.made[id]
+		switch {
+		case !ok:
+			return false, fmt.Errorf("%.100q %w", id, ErrForeign)
+		case used == nil:
+			counted = false
+		case before[id] || !added[used]:
+			p.Input = min(p.Input+used.Input+used.Output, llm.MaxUsage)
+			added[used] = true
+		}
+		before[id] = true
+	}
+	return counted, nil
 }
 
 // members returns the members of an object, as parts of the valid document doc; nil if it is none.
@@ -185,7 +205,16 @@ func (p *Prompt) check(fields map[string]json.RawMessage) error {
 		return ErrModel
 	}
 	p.Stream = p.doc["stream"] == true
-	p.Previous, _ = p.doc["previous_response_id"].(string)
+	if p.Previous, _ = p.doc["previous_response_id"].(string); p.Previous != "" {
+		p.Refers = append(p.Refers, p.Previous)
+	}
+	list, _ := p.doc[p.route.list()].([]any)
+	for _, v := range list {
+		item, _ := v.(map[string]any)
+		if id := p.route.refers(item); id != "" {
+			p.Refers = append(p.Refers, id)
+		}
+	}
 	switch {
 	case p.doc["background"] == true:
 		return ErrBackground
@@ -259,7 +288,7 @@ func (p *Prompt) split(fields map[string]json.RawMessage) error {
 		return nil
 	}
 	var err error
-	if p.items, err = items(fields[p.route.list()], nil); err != nil {
+	if p.items, err = items(fields[p.route.list()], []string{"id", "type"}); err != nil {
 		return err
 	}
 	if len(p.items) > 0 { // an empty list stays in the rest

@@ -3,6 +3,7 @@ package ask_test
 import (
 	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 
 	"recourse/saga"
@@ -86,6 +87,7 @@ func TestParseAmbiguous(t *testing.T) {
 		{"/responses", `{"model": "m", "input": "a", "max_output_tokens": [1]}`, ask.ErrNumber},
 		{"/responses", `{"model": "m", "prompt": {"id": "pmpt_1"}}`, ask.ErrTemplate},
 		{"/responses", `{"model": "m", "input": "a", "Prompt": {"id": "pmpt_1"}}`, ask.ErrCase},
+		{"/responses", `{"model": "m", "input": [{"type": "item_reference", "ID": "i"}]}`, ask.ErrCase},
 		// What is not ambiguous, or says nothing to recourse, passes.
 		{"/responses", `{"model": "m", "input": "a", "prompt": null}`, nil},
 		{"/chat/completions", `{"model": "m", "messages": [{"role": "user", "content": {"a": 1, "a": 2}}], "n": null, "max_tokens": null, "stream_options": null}`, nil},
@@ -144,5 +146,46 @@ func TestReadChoices(t *testing.T) {
 		if r.Whole != tt.want {
 			t.Errorf("%d answers, %q: whole %v", tt.choices, tt.events, r.Whole)
 		}
+	}
+}
+
+// What a request takes from the provider by its id is known: the response that it continues, and
+// the items whose contents it does not have.
+func TestParseReferences(t *testing.T) {
+	route, _ := ask.Find(llm.OpenAIAPI, "/responses")
+	user := `{"role": "user", "content": "a"}, `
+	for item, want := range map[string]bool{
+		`{"type": "item_reference", "id": "i"}`:                 true,
+		`{"type": "item_reference", "id": "i", "content": "a"}`: true,
+		`{"id": "i"}`:               true,
+		`{"type": null, "id": "i"}`: true,
+		`{"type": "reasoning", "id": "i", "summary": []}`:                                      true,
+		`{"type": "image_generation_call", "id": "i"}`:                                         true,
+		`{"type": "web_search_call", "id": "i", "status": "completed", "action": {}}`:          true,
+		`{"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "a"}`:            false,
+		`{"type": "message", "role": "assistant", "id": "i", "content": []}`:                   false,
+		`{"role": "assistant", "id": "i", "content": "a"}`:                                     false,
+		`{"type": "function_call", "id": "i", "call_id": "c", "name": "n", "arguments": "{}"}`: false,
+		`{"type": "function_call_output", "id": "i", "call_id": "c", "output": "a"}`:           false,
+		`{"type": "function_call", "call_id": "c", "name": "n"}`:                               false,
+	} {
+		p, err := ask.Parse(route, []byte(`{"model": "m", "previous_response_id": "r", "input": [`+user+item+`]}`), "", nil, ask.Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Equal(p.Refers, []string{"r", "i"}); got != want || len(p.Refers) == 0 || p.Refers[0] != "r" {
+			t.Errorf("%s: %q", item, p.Refers)
+		}
+	}
+	place := func(input string) string {
+		p, err := ask.Parse(route, []byte(`{"model": "m", "input": [`+input+`]}`), "", nil, ask.Rules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Place
+	}
+	if place(user+`{"type": "item_reference", "id": "i"}, {"role": "user", "content": "b"}`) != place(user+`{"type": "item_reference", "id": "i"}, {"role": "user", "content": "c"}`) ||
+		place(user+`{"type": "item_reference", "id": "i"}`) == place(user+`{"type": "item_reference", "id": "j"}`) {
+		t.Error("an item that is named is not part of the place of a request")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"recourse/saga/kinds/llm"
@@ -20,9 +21,20 @@ type Meaning struct {
 	Finish string      `json:"finish_reason,omitempty"`
 	Tokens *llm.Tokens `json:"tokens,omitempty"` // nil: unknown
 	Whole  bool        `json:"whole,omitempty"`  // it has not ended too early
+	// Items are those of the output of the responses API, to which later requests may refer.
+	Items []Item `json:"items,omitempty"`
 	// Fault is an error within the response, as the provider words it: redact it, and then cut it.
 	Fault string `json:"fault,omitempty"`
 }
+
+// Item is an item of a response's output, or of a request's conversation.
+type Item struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// mostItems is how many items of a response later requests may refer to.
+const mostItems = 1000
 
 // Reading reads a response while it arrives.
 type Reading struct {
@@ -59,7 +71,8 @@ type packet struct {
 
 	Status   string // responses
 	Response *packet
-	Item     *struct{ Type string }
+	Item     *Item
+	Output   []Item
 
 	StopReason string                 `json:"stop_reason"` // messages
 	Message    *packet                // of message_start; in an error event, the error has a text of this name
@@ -158,6 +171,15 @@ func unmarshal(data []byte) (p packet, ok bool) {
 	return p, err == nil || typed && other.Field != ""
 }
 
+// made notes items of the output. An event may have them again.
+func (r *Reading) made(items ...Item) {
+	for _, item := range items {
+		if item.ID != "" && len(r.Items) < mostItems && !slices.Contains(r.Items, item) {
+			r.Items = append(r.Items, item)
+		}
+	}
+}
+
 // Event reads the data of one event of a stream. hold says that the agent must not get this event,
 // and what follows, before the response is in the journal: it has, or may have, a part of a tool
 // call, or it ends the response. drop says that it must not get the event at all. done: the
@@ -211,14 +233,16 @@ func (r *Reading) chunk(p *packet) (drop bool) {
 }
 
 func (r *Reading) responsesEvent(p *packet) (done bool) {
-	if p.Item != nil && p.Item.Type != "message" && p.Item.Type != "reasoning" {
-		r.held = true
+	if p.Item != nil {
+		r.made(*p.Item)
+		r.held = r.held || p.Item.Type != "message" && p.Item.Type != "reasoning"
 	}
 	if p.Response != nil {
 		r.ID = cmp.Or(p.Response.ID, r.ID)
 		r.Model = cmp.Or(p.Response.Model, r.Model)
 		r.counts = counts{} // the event has the response as it is now
 		r.add(p.Response.Usage)
+		r.made(p.Response.Output...)
 	}
 	switch p.Type {
 	case "response.completed", "response.incomplete":
@@ -292,6 +316,7 @@ func (r *Reading) Document(body []byte) {
 			r.Fault = "the response is not a chat completion"
 		}
 	case responses:
+		r.made(p.Output...)
 		if r.Finish = p.Status; p.Status != "completed" && p.Status != "incomplete" {
 			r.Fault, r.Whole = "the response has the status "+p.Status, false
 		}

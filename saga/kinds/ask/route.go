@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -86,9 +87,29 @@ func (r Route) Generates() bool { return r.limits() != nil }
 
 // fromModel reports whether an item of a conversation is a part of a model's answer.
 func (r Route) fromModel(item map[string]any) bool {
-	if item["role"] == "assistant" {
+	if item["role"] == "assistant" || r.refers(item) != "" {
 		return true
 	}
 	kind, _ := item["type"].(string)
 	return r.form == responses && (strings.HasSuffix(kind, "_call") || kind == "reasoning")
+}
+
+// contents are the members of the items of the responses API that have all that the model has
+// written, by the item's type. Items without it, and those of the provider's tools, are at the
+// provider.
+var contents = map[string]string{"message": "content", "reasoning": "encrypted_content", "function_call": "arguments", "custom_tool_call": "input",
+	"computer_call": "action", "local_shell_call": "action", "shell_call": "action", "apply_patch_call": "operation"}
+
+// refers returns the id of an item whose content the provider adds to a request; "": the request
+// has it.
+func (r Route) refers(item map[string]any) string {
+	id, _ := item["id"].(string)
+	kind, _ := item["type"].(string)
+	content, known := contents[cmp.Or(kind, "message")]
+	switch {
+	case r.form != responses:
+	case kind == "item_reference", known && (item[content] == nil || item[content] == ""), !known && strings.HasSuffix(kind, "_call"):
+		return id
+	}
+	return ""
 }
