@@ -45,6 +45,7 @@ var harm = []struct {
 	{"taken over", `UPDATE sagas SET wake_at = 1 WHERE wake_at IS NOT NULL`, nil},
 	{"a byte of records changed", `UPDATE journal SET data = CAST(substr(data, 1, 20) || CASE substr(data, 21, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(data, 22) AS BLOB) WHERE seq = 1 AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`, []int{2}},
 	{"records cut", `UPDATE journal SET data = substr(data, 1, 20) WHERE seq = 1 AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`, []int{2}},
+	{"dictionaries lost", `DELETE FROM dictionaries`, []int{2, 2, 2}},
 	{"records lost at the end", `DELETE FROM journal WHERE (saga_id, seq) IN (SELECT saga_id, max(seq) FROM journal WHERE saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded') GROUP BY saga_id)`, []int{12}},
 	{"records lost at the start", `DELETE FROM journal WHERE seq = 1 AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`, []int{2}},
 	{"a definition changed", `UPDATE documents SET source = (SELECT source FROM documents WHERE name = 'slow') WHERE name = 'hello'`, []int{2, 2}},

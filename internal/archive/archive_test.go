@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,12 +20,14 @@ import (
 
 	"recourse/journal"
 	"recourse/journal/memory"
+	"recourse/journal/packed"
+	"recourse/journal/sqlite"
 )
 
 // world is a database with ended sagas and an archive in a directory.
 type world struct {
 	*testing.T
-	store  *memory.Store
+	store  journal.Store
 	bucket *faulty
 	now    time.Time
 	cfg    Config
@@ -321,47 +325,84 @@ func TestWaits(t *testing.T) {
 
 // A saga whose journal is not sound stays, and does not keep others from being archived.
 func TestRefuses(t *testing.T) {
-	w := newWorld(t)
-	bad := w.ended("booking", time.Hour)
-	w.now = w.now.Add(time.Second)
-	good := w.ended("booking", time.Hour)
-	w.cfg.Store = tampered{w.store, bad}
-	w.cfg.Wait = time.Millisecond
-	a := New(w.cfg)
-	for range 2 {
-		w.must(a.Once(t.Context()))
-	}
-	w.archived(good)
-	if !w.inDatabase(bad) {
-		t.Error("the bad one was deleted")
-	}
-	if s := a.Stats(); s.Refused != 1 || s.Sagas != 1 {
-		t.Errorf("stats %+v", s)
-	}
-	if got := strings.Count(w.logged.String(), bad.String()); got != 2 { // as the saga, and in the error
-		t.Errorf("it is logged %d times:\n%s", got, &w.logged)
-	}
-	a.cfg.Store = w.store // the journal was restored
-	w.now = w.now.Add(tryRefused)
-	w.must(a.Once(t.Context()))
-	w.archived(bad)
-	if s := a.Stats(); s.Refused != 0 {
-		t.Errorf("stats %+v", s)
+	for name, err := range map[string]error{"changed": nil, "damaged": packed.ErrInvalid, "without its dictionary": packed.ErrNoDictionary} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			bad := w.ended("booking", time.Hour)
+			w.now = w.now.Add(time.Second)
+			good := w.ended("booking", time.Hour)
+			w.cfg.Store = tampered{w.store, bad, err}
+			w.cfg.Wait = time.Millisecond
+			a := New(w.cfg)
+			for range 2 {
+				w.must(a.Once(t.Context()))
+			}
+			w.archived(good)
+			if !w.inDatabase(bad) {
+				t.Error("the bad one was deleted")
+			}
+			if s := a.Stats(); s.Refused != 1 || s.Sagas != 1 {
+				t.Errorf("stats %+v", s)
+			}
+			if got := strings.Count(w.logged.String(), "saga="+bad.String()); got != 1 {
+				t.Errorf("it is logged %d times:\n%s", got, &w.logged)
+			}
+			a.cfg.Store = w.store // the journal was restored
+			w.now = w.now.Add(tryRefused)
+			w.must(a.Once(t.Context()))
+			w.archived(bad)
+			if s := a.Stats(); s.Refused != 0 {
+				t.Errorf("stats %+v", s)
+			}
+		})
 	}
 }
 
-// tampered is a store in which a record of a saga was changed.
+// tampered is a store in which a record of a saga was changed, or whose journal cannot be read.
 type tampered struct {
-	*memory.Store
+	journal.Store
 	saga uuid.UUID
+	err  error
 }
 
 func (s tampered) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
 	list, err := s.Store.Records(ctx, saga, after, limit)
+	if saga == s.saga && s.err != nil {
+		return nil, s.err
+	}
 	if saga == s.saga && len(list) > 1 {
 		list[1].Data = []byte(`{"n":4}`)
 	}
 	return list, err
+}
+
+// A row of SQLite that is cut off belongs to a saga that is not sound.
+func TestRefusesOnSQLite(t *testing.T) {
+	w := newWorld(t)
+	path := filepath.Join(t.TempDir(), "a.db")
+	open := func() {
+		t.Helper()
+		store, err := sqlite.Open(t.Context(), path, sqlite.Options{Migrate: true, Now: w.cfg.Now})
+		w.must(err)
+		t.Cleanup(func() { store.Close() })
+		w.store, w.cfg.Store = store, store
+	}
+	open()
+	_, err := w.store.Register(t.Context(), node, 1000*time.Hour)
+	w.must(err)
+	bad, good := w.ended("booking", time.Hour), w.ended("booking", time.Hour)
+	w.store.Close()
+	db, err := sql.Open("sqlite", path)
+	w.must(err)
+	_, err = db.ExecContext(t.Context(), `UPDATE journal SET data = substr(data, 1, 20) WHERE saga_id = ?`, bad.Bytes())
+	w.must(errors.Join(err, db.Close()))
+	open()
+	a := New(w.cfg)
+	w.must(a.Once(t.Context()))
+	w.archived(good)
+	if s := a.Stats(); s.Refused != 1 || !w.inDatabase(bad) {
+		t.Errorf("stats %+v", s)
+	}
 }
 
 // Two nodes that archive the same sagas at once do no harm, wherever the second one begins.
@@ -490,7 +531,7 @@ func TestDeletedWhileRead(t *testing.T) {
 
 // overtaken is a store on which another node works before blobs are read.
 type overtaken struct {
-	*memory.Store
+	journal.Store
 	other func()
 }
 

@@ -315,12 +315,15 @@ func (a *Archiver) add(ctx context.Context, p *part, w *packer, h *journal.Head,
 	records, err := a.journalOf(ctx, h.ID)
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil // deleted meanwhile
-	} else if err != nil {
-		return err
 	}
-	if err := sound(h.ID, records, h.Seq); err != nil {
+	if err == nil {
+		err = sound(h.ID, records, h.Seq)
+	}
+	if errors.Is(err, journal.ErrBroken) {
 		a.refuse(h.ID, err)
 		return nil
+	} else if err != nil {
+		return err
 	}
 	hashes, err := a.cfg.Store.BlobHashes(ctx, h.ID)
 	if err != nil {

@@ -7,7 +7,8 @@ Nothing is deleted that is not archived and read back. When the retention of a s
 [Archiver] takes these steps, and stops at the first that fails:
 
  1. It reads the saga's journal and checks the hash chain. The number of records must be that of the
-    saga's row. A saga that does not pass stays in the database, and is reported.
+    saga's row. A saga that does not pass, or whose journal cannot be read, stays in the database,
+    and is reported.
  2. It stores the saga's content, if it has any, and then an object with the journals of many sagas.
  3. It reads the object back, compares it byte for byte, decompresses it, checks the hash chain of
     each journal again, and compares its length and last hash with the database's.

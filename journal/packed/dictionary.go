@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -132,7 +131,7 @@ func (s *Dictionaries) Clear() {
 }
 
 // ErrNoDictionary means that the store does not have a dictionary that a value names.
-var ErrNoDictionary = errors.New("it is not in the table dictionaries, so the rows that name it cannot be read: restore the database from a backup")
+var ErrNoDictionary = fmt.Errorf("%w: a row names a dictionary that is not in the table dictionaries: restore the database from a backup", journal.ErrBroken)
 
 // Find returns the dictionary with an id. load reads its text from the store; its error is
 // ErrNoDictionary if there is none.
