@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 )
 
@@ -68,26 +70,38 @@ func (s *Signer) watch(ctx context.Context) error {
 }
 
 // left collects the ends of the sagas that no node runs and that changed at since or later. A node
-// anchors those that it runs.
+// anchors those that it runs. A journal that cannot be read keeps no other from being anchored.
 func (s *Signer) left(ctx context.Context, since time.Time) error {
 	f := journal.Filter{From: journal.FirstID(since.Add(-startedWithin)), Limit: headsPage}
+	var broken int
+	var last uuid.UUID
+	var why error
 	for {
 		page, err := s.cfg.Store.Sagas(ctx, f)
 		if err != nil {
 			return err
 		}
 		for i := range page.Heads {
-			if h := &page.Heads[i]; h.Owner == "" && !h.UpdatedAt.Before(since) {
-				if err := s.end(ctx, h); err != nil {
-					return err
-				}
+			h := &page.Heads[i]
+			if h.Owner != "" || h.UpdatedAt.Before(since) {
+				continue
+			}
+			err := s.end(ctx, h)
+			if errors.Is(err, journal.ErrBroken) {
+				broken, last, why = broken+1, h.ID, err
+			} else if err != nil {
+				return err
 			}
 		}
 		if len(page.Heads) < headsPage {
-			return nil
+			break
 		}
 		f.Before = page.Heads[len(page.Heads)-1].ID
 	}
+	if broken > 0 { // one line for all: a lost dictionary may concern many
+		s.cfg.Log.Error("anchors leave out ends of journals that cannot be read: check the sagas with `recourse verify --database …`", "sagas", broken, "saga", last, "error", why)
+	}
+	return nil
 }
 
 // end collects the end of a saga's journal. Its row may be older than its last record.

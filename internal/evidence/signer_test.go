@@ -33,11 +33,19 @@ type rig struct {
 	file  string
 }
 
-// faulty is a store that can refuse events, and reads of schedules.
+// faulty is a store that can refuse events, and reads of schedules and of a journal.
 type faulty struct {
 	*memory.Store
 	err   error
 	fired error
+	bad   uuid.UUID // the journal of this saga is broken
+}
+
+func (f *faulty) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	if id == f.bad {
+		return nil, journal.ErrBroken
+	}
+	return f.Store.Records(ctx, id, after, limit)
 }
 
 func (f *faulty) Fired(ctx context.Context) (map[string]time.Time, error) {
@@ -236,7 +244,7 @@ func (r *rig) ended(node string) uuid.UUID {
 }
 
 // What a node has left that was killed is anchored when the next one begins, or by one that
-// notices it.
+// notices it. A journal that cannot be read is left out, which is logged once.
 func TestLeftBehind(t *testing.T) {
 	for _, noticed := range []bool{false, true} {
 		r := newRig(t)
@@ -250,16 +258,22 @@ func TestLeftBehind(t *testing.T) {
 		r.must(first.Once(t.Context()))
 		r.now = r.now.Add(50 * time.Second)
 		id := r.ended("dead")
-		r.now = r.now.Add(10 * time.Second)
+		r.now = r.now.Add(time.Second)
+		r.fault.bad = r.ended("dead")
+		r.now = r.now.Add(9 * time.Second)
 		_, err := r.store.Renew(t.Context(), "other", time.Second) // it takes over
 		r.must(err)
+		var logged bytes.Buffer
 		s := first
-		if noticed {
-			r.must(s.Once(t.Context()))
-		} else {
+		if !noticed {
 			s = r.signer()
-			r.must(s.begin(t.Context()))
+		}
+		s.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		for range 2 {
 			r.must(s.Once(t.Context()))
+		}
+		if n := strings.Count(logged.String(), "saga="+r.fault.bad.String()); n != 1 {
+			t.Errorf("noticed %v: it is logged %d times: %s", noticed, n, &logged)
 		}
 		set := r.set()
 		if found := set.Check(id, written(id, 3, "10.50")); len(found) > 0 || set.Count().Whole != 1 || len(set.Problems()) > 0 {
