@@ -567,6 +567,68 @@ func TestTurns(t *testing.T) {
 	w.archived(two)
 }
 
+// A saga that is refused is overdue on no node, and counts until it is gone.
+func TestTwoNodesRefuse(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.store.Register(t.Context(), "node-2", 1000*time.Hour)
+	w.must(err)
+	bad := w.ended("booking", time.Hour)
+	w.cfg.Store = tampered{w.store, bad, nil}
+	w.now = w.now.Add(time.Hour)
+	first := New(w.cfg)
+	w.cfg.Node = func() string { return "node-2" }
+	second := New(w.cfg)
+	once := func(a *Archiver, refused int) {
+		t.Helper()
+		w.must(a.Once(t.Context()))
+		if s := a.Stats(); s.Refused != refused || s.Overdue != 0 {
+			t.Errorf("stats %+v, want %d refused", s, refused)
+		}
+	}
+	once(first, 1)
+	once(second, 0) // it is not its turn
+	w.now = w.now.Add(standIn + time.Second)
+	once(second, 1)
+	w.now = w.now.Add(tryRefused)
+	once(first, 1)
+	once(second, 0)
+	w.must(w.store.Delete(t.Context(), bad))
+	w.now = w.now.Add(tryRefused)
+	once(first, 0)
+	other := w.ended("booking", time.Hour)
+	w.cfg.Store = tampered{w.store, other, nil}
+	third := New(w.cfg)
+	w.now = w.now.Add(standIn + time.Second)
+	once(third, 1)
+	w.must(w.store.Delete(t.Context(), other))
+	w.now = w.now.Add(tryRefused)
+	w.ended("booking", time.Hour)
+	once(third, 0)
+}
+
+// A saga that is refused still counts while it waits for others before the next try.
+func TestRefusedWaits(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Wait = 24 * time.Hour
+	w.ended("booking", time.Hour)
+	w.now = w.now.Add(w.cfg.Wait)
+	bad := w.ended("booking", time.Hour)
+	w.cfg.Store = tampered{w.store, bad, nil}
+	a := New(w.cfg)
+	for range 2 {
+		w.must(a.Once(t.Context()))
+		if s := a.Stats(); s.Refused != 1 || s.Sagas != 1 {
+			t.Errorf("stats %+v", s)
+		}
+		w.now = w.now.Add(tryRefused)
+	}
+	w.must(w.store.Delete(t.Context(), bad))
+	w.must(a.Once(t.Context()))
+	if s := a.Stats(); s.Refused != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
 func TestOverdue(t *testing.T) {
 	w := newWorld(t)
 	w.ended("booking", time.Hour)

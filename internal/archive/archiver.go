@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -70,7 +71,8 @@ type Stats struct {
 	Sagas, Objects, Bytes int64 // archived and read back
 	Failures              int64 // runs that failed
 	Refused               int   // expired sagas whose journals are not sound, so that they stay in the database
-	// Overdue is how long the oldest expired saga waits in the database beyond Config.Wait.
+	// Overdue is how long the oldest expired saga waits in the database beyond Config.Wait. It is
+	// zero on a node whose turn it is not.
 	Overdue time.Duration
 }
 
@@ -139,14 +141,19 @@ func (a *Archiver) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.note(page, now)
 	if len(page) == 0 || len(page) < a.cfg.MaxSagas && now.Sub(page[0].DeleteAt) < a.cfg.Wait {
+		a.rest(now, page)
 		return a.cfg.Store.SetFired(ctx, markRun, now)
 	}
 	mine, err := a.turn(ctx, now, fired[markRun])
-	if err != nil || !mine {
+	if err != nil {
 		return err
 	}
+	if !mine {
+		a.rest(now, nil)
+		return nil
+	}
+	a.note(now.Sub(page[0].DeleteAt) - a.cfg.Wait)
 	for len(page) > 0 {
 		if err := a.archive(ctx, page); err != nil {
 			return err
@@ -155,7 +162,7 @@ func (a *Archiver) Once(ctx context.Context) error {
 			return err
 		}
 	}
-	a.note(nil, now)
+	a.rest(now, nil)
 	return a.cfg.Store.SetFired(ctx, markRun, now)
 }
 
@@ -200,14 +207,25 @@ func (a *Archiver) refuse(saga uuid.UUID, why error) {
 	}
 }
 
-// note remembers how long the oldest of the expired sagas has waited.
-func (a *Archiver) note(page []journal.Head, now time.Time) {
+// note remembers how long the oldest of the expired sagas that this node must archive is overdue.
+func (a *Archiver) note(overdue time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stats.Overdue = max(overdue, 0)
+}
+
+// rest notes that this node has nothing to archive: it has done everything, or it is the turn of
+// another node. It forgets the refused sagas that were due for another try, except those that wait
+// with others: they have left the database in the meantime, or the other node tries them.
+func (a *Archiver) rest(now time.Time, waiting []journal.Head) {
+	waits := make(map[uuid.UUID]bool, len(waiting))
+	for _, h := range waiting {
+		waits[h.ID] = true
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stats.Overdue = 0
-	if len(page) > 0 {
-		a.stats.Overdue = max(now.Sub(page[0].DeleteAt)-a.cfg.Wait, 0)
-	}
+	maps.DeleteFunc(a.refused, func(id uuid.UUID, until time.Time) bool { return !now.Before(until) && !waits[id] })
 }
 
 // standIn is how long the node whose turn it is may fail before the others archive, too.
