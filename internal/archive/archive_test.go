@@ -629,6 +629,25 @@ func TestRefusedWaits(t *testing.T) {
 	}
 }
 
+// The others also archive if the node whose turn it is has never archived.
+func TestTurnsBeforeTheFirstRun(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.store.Register(t.Context(), "node-0", 1000*time.Hour) // without an archive
+	w.must(err)
+	id := w.ended("booking", time.Hour)
+	a := New(w.cfg)
+	for _, wait := range []time.Duration{0, standIn} {
+		w.now = w.now.Add(wait)
+		w.must(a.Once(t.Context()))
+		if !w.inDatabase(id) {
+			t.Fatal("it was not the node's turn")
+		}
+	}
+	w.now = w.now.Add(time.Second)
+	w.must(a.Once(t.Context()))
+	w.archived(id)
+}
+
 func TestOverdue(t *testing.T) {
 	w := newWorld(t)
 	w.ended("booking", time.Hour)

@@ -132,7 +132,9 @@ func (a *Archiver) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if fired[markArchived].IsZero() {
+	began := fired[markArchived]
+	if began.IsZero() {
+		began = now
 		if err := a.cfg.Store.SetFired(ctx, markArchived, now); err != nil {
 			return err
 		}
@@ -145,7 +147,7 @@ func (a *Archiver) Once(ctx context.Context) error {
 		a.rest(now, page)
 		return a.cfg.Store.SetFired(ctx, markRun, now)
 	}
-	mine, err := a.turn(ctx, now, fired[markRun])
+	mine, err := a.turn(ctx, now, cmp.Or(fired[markRun], began))
 	if err != nil {
 		return err
 	}
@@ -233,8 +235,10 @@ const standIn = 15 * time.Minute
 
 // turn reports whether this node archives. One is enough: the first of those that are alive. If
 // there are two, because a lease has just ended, each archives the same, which only costs space.
+// lastRun is when an archiver last did all that there was to do or, before that, when there was
+// first an archiver.
 func (a *Archiver) turn(ctx context.Context, now, lastRun time.Time) (bool, error) {
-	if !lastRun.IsZero() && now.Sub(lastRun) > standIn {
+	if now.Sub(lastRun) > standIn {
 		return true, nil
 	}
 	nodes, err := a.cfg.Store.Nodes(ctx)
