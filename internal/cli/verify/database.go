@@ -152,14 +152,19 @@ func (w *walker) orphans() error {
 }
 
 func (w *walker) readInbox() error {
-	f := journal.InboxFilter{Limit: inboxPage}
+	return w.inbox(journal.InboxFilter{}, func(e journal.Entry) { w.inboxed[e.Saga] = true })
+}
+
+// inbox calls each for all entries of the filter.
+func (w *walker) inbox(f journal.InboxFilter, each func(journal.Entry)) error {
+	f.Limit = inboxPage
 	for {
 		list, err := w.store.Inbox(w.app.Ctx, f)
 		if err != nil {
 			return err
 		}
 		for _, e := range list {
-			w.inboxed[e.Saga] = true
+			each(e)
 		}
 		if len(list) < inboxPage {
 			return nil
@@ -252,13 +257,9 @@ func (w *walker) row(h journal.Head) (journal.Head, error) {
 	}
 	h.Inbox = []journal.Entry{}
 	if h.EndedAt.IsZero() || w.inboxed[h.ID] {
-		list, err := w.store.Inbox(w.app.Ctx, journal.InboxFilter{Saga: h.ID, Limit: inboxPage})
-		if err != nil {
-			return h, err
-		}
-		h.Inbox = append(h.Inbox, list...)
+		err = w.inbox(journal.InboxFilter{Saga: h.ID}, func(e journal.Entry) { h.Inbox = append(h.Inbox, e) })
 	}
-	return h, nil
+	return h, err
 }
 
 var errChanged = errors.New("was changed in the database")

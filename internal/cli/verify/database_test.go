@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func (h *hasty) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
 func TestVerifyReadsTwice(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
-	id := waiting(t, db)
+	id := waiting(t, db, "{id: sure, approval: {title: Sure?}}")
 	store, err := sqlite.Open(t.Context(), db, sqlite.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +82,35 @@ func TestVerifyReadsTwice(t *testing.T) {
 	}
 }
 
-// waiting runs a saga that waits for an approval, and leaves it in a database.
-func waiting(t *testing.T, db string) uuid.UUID {
+// All inbox entries of a saga are compared with its journal, also if they are more than one page.
+func TestVerifyReadsAllInboxEntries(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "a.db")
+	items := strings.Repeat("1, ", inboxPage) + "1"
+	id := waiting(t, db, "{id: all, foreach: ["+items+"], max_parallel: 1000, steps: [{id: sure, approval: {title: Sure?}}]}")
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if all, err := store.Inbox(t.Context(), journal.InboxFilter{Saga: id}); err != nil || len(all) != inboxPage+1 {
+		t.Fatalf("%d entries, %v", len(all), err)
+	}
+	v := &check{app: &cli.App{Ctx: t.Context()}, missing: map[string]*missing{}, checker: invariant.New(invariant.Config{})}
+	w := &walker{check: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()})}
+	if err := w.one(journal.Head{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if found := v.checker.End(); len(found) > 0 || v.moving > 0 {
+		t.Errorf("%d moving, violations %.200v", v.moving, found)
+	}
+}
+
+// waiting runs a saga of one step that waits for people, and leaves it in a database.
+func waiting(t *testing.T, db, step string) uuid.UUID {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "asked.yaml")
-	if err := os.WriteFile(file, []byte("saga: asked\nsteps: [{id: sure, approval: {title: Sure?}}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("saga: asked\nsteps: ["+step+"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program.Path(t), "run", file, "--database", db, "-o", "json").Output()
