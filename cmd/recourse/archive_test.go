@@ -127,6 +127,30 @@ func archives(t *testing.T, driver, db string) {
 	}
 }
 
+// A saga that an archiver which crashed has left in the database is found there, also if its
+// journal cannot be read.
+func TestVerifyUnfinishedArchive(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "a.db")
+	filled(t, db).stop()
+	alter(t, "sqlite", db, old)
+	before := filepath.Join(t.TempDir(), "b.db")
+	copyTo(t, db, before)
+	dir := filepath.Join(t.TempDir(), "archive")
+	s := serve(t, nil, "--database", db, "--archive", dir, "--archive-wait", "0s")
+	emptied(t, s, "1")
+	s.stop()
+	remove(t, objects(t, dir, "index")[0])
+	v, r := verdictOf(t, "--archive", dir, "--database", before)
+	wants(t, v, r)
+	alter(t, "sqlite", before, `UPDATE journal SET data = substr(data, 1, 20) WHERE seq = 1 AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`)
+	v, r = verdictOf(t, "--archive", dir, "--database", before)
+	wants(t, v, r, 2)
+	if v.Sagas != 3 || v.Unfinished != 1 {
+		t.Errorf("it says %s", r.out)
+	}
+}
+
 // shows checks how a server shows an archived saga.
 func shows(t *testing.T, s *serving, id, exported string) {
 	t.Helper()

@@ -47,7 +47,7 @@ func (v *check) database(cfg invariant.Config) error {
 	cfg.Nodes = w.leased
 	v.checker = invariant.New(cfg)
 	if v.cmd.Archive != "" {
-		v.ended = make(map[uuid.UUID][sha256.Size]byte)
+		v.rows = make(map[uuid.UUID][sha256.Size]byte)
 	}
 	if err := w.walk(since); err != nil {
 		return database.DescribeLocked(v.cmd.Database, database.Describe(v.cmd.Database, err))
@@ -185,6 +185,7 @@ func (w *walker) one(h journal.Head) error {
 			if w.anchors != nil {
 				w.anchors.See(h.ID)
 			}
+			w.remember(&s)
 			w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 2, Saga: h.ID, Seq: int64(len(s.Records)) + 1, Text: err.Error()}}})
 			return nil
 		case err != nil:
@@ -205,14 +206,25 @@ func (w *walker) one(h journal.Head) error {
 			w.lacks(d, lacking.Error())
 		}
 		w.compare(&s)
+		w.remember(&s)
 		if s.Head == nil {
 			w.moving++
-		} else if n := len(s.Records); w.ended != nil && !s.Head.EndedAt.IsZero() && n > 0 && len(s.Records[n-1].Hash) == sha256.Size {
-			w.ended[s.ID] = [sha256.Size]byte(s.Records[n-1].Hash)
 		}
 		w.checker.Add(verdict)
 		return nil
 	}
+}
+
+// remember remembers a saga for the comparison with the archive.
+func (w *walker) remember(s *invariant.Saga) {
+	if w.rows == nil {
+		return
+	}
+	var last [sha256.Size]byte
+	if n := len(s.Records); n > 0 && s.Head != nil && !s.Head.EndedAt.IsZero() {
+		copy(last[:], s.Records[n-1].Hash)
+	}
+	w.rows[s.ID] = last
 }
 
 // read reads a saga's journal and its row. The row is nil if it changed in between.

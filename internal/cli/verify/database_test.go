@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"os"
@@ -70,13 +71,16 @@ func TestVerifyReadsTwice(t *testing.T) {
 		{"the row changes again and again", 0, 4, 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := &check{app: &cli.App{Ctx: t.Context()}, missing: map[string]*missing{}, checker: invariant.New(invariant.Config{})}
+			v := &check{app: &cli.App{Ctx: t.Context()}, missing: map[string]*missing{}, rows: make(map[uuid.UUID][sha256.Size]byte), checker: invariant.New(invariant.Config{})}
 			w := &walker{check: v, store: &hasty{store, tt.lags, tt.moves}, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()})}
 			if err := w.one(journal.Head{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 			if found := v.checker.End(); len(found) != tt.violated || v.moving != tt.moving || v.checker.Totals().Sagas != 1 {
 				t.Errorf("%d moving, violations %v", v.moving, found)
+			}
+			if _, ok := v.rows[id]; !ok {
+				t.Error("it counts as not in the database")
 			}
 		})
 	}

@@ -170,7 +170,7 @@ func (v *check) notes(r Verdict) {
 	if r.Foreign > 0 {
 		a.Printf("%s in the ledger came from none of these sagas. If that is an error, use --complete.\n", cli.Count(r.Foreign, "write"))
 	}
-	if r.Unfinished > 0 && v.ended == nil {
+	if r.Unfinished > 0 && v.rows == nil {
 		a.Printf("%s in objects of an archiver that did not finish: they must still be in the database. Check both with --database.\n", cli.Count(r.Unfinished, "saga"))
 	}
 	if r.Later > 0 {

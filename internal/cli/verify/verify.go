@@ -97,8 +97,9 @@ type check struct {
 	missing map[string]*missing // by SHA-256
 	moving  int                 // sagas whose rows changed during the check
 
-	// With a database and an archive: the last hashes of the ended sagas in the database.
-	ended map[uuid.UUID][sha256.Size]byte
+	// With a database and an archive: the sagas of the database, with the last hashes of those that
+	// had ended and whose journals can be read, otherwise zero.
+	rows map[uuid.UUID][sha256.Size]byte
 	// Sagas of the archive that are only in objects whose archiver did not finish.
 	unfinished int
 	archived   int           // sagas of the archive
