@@ -65,6 +65,7 @@ func testBucket(t *testing.T, b Bucket) {
 		t.Errorf("after %d keys: %v", n, err)
 	}
 	must(b.Delete(ctx, "a/x/1"))
+	must(b.Delete(ctx, "none/x/1"))
 	must(b.Delete(ctx, "a/x/1"))
 	listed("a/x/", "a/x/2")
 }

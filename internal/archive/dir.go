@@ -192,5 +192,9 @@ func (d *dir) Delete(ctx context.Context, key string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(name))
+	// A missing file is no reason to skip the sync: that of an earlier call may have failed.
+	if err := syncDir(filepath.Dir(name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
