@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,6 +50,25 @@ func TestEnvironment(t *testing.T) {
 			"RECOURSE_TOKEN=" + token, "RECOURSE_LIFE=1", "RECOURSE_RESUMED=false", "RECOURSE_INPUT=null"})
 		if got := r.environment(); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%q\nwant\n%q", tt.answer, got, want)
+		}
+	}
+}
+
+// A process runs also in a session whose input is too large for a variable, and gets no other
+// session's input instead.
+func TestLargeInput(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]string{200_000: "0", maxInput: strconv.Itoa(maxInput)} {
+		var out, notes strings.Builder
+		app := cli.New(t.Context(), []string{"RECOURSE_INPUT=1"}, strings.NewReader(""), &out, &notes)
+		r := &runner{app: app, program: "/bin/sh", args: []string{"-c", `echo "${#RECOURSE_INPUT}"`}, life: &life{over: make(chan verdict), stop: func() {}}}
+		r.session.Input = json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+		code, err := r.process()
+		if got := strings.TrimSpace(out.String()); err != nil || code != 0 || got != want {
+			t.Errorf("an input of %d bytes: exit %d, %v, RECOURSE_INPUT has %s bytes, want %s", size, code, err, got, want)
+		}
+		if noted := strings.Contains(notes.String(), "RECOURSE_INPUT"); noted != (want == "0") {
+			t.Errorf("an input of %d bytes: %q", size, notes.String())
 		}
 	}
 }

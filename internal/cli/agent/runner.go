@@ -393,6 +393,10 @@ func terminate(p *os.Process, sign os.Signal, exited <-chan struct{}, signals <-
 // key, which may do more, and only the server's steps use secrets.
 var private = []string{"RECOURSE_API_KEY=", "RECOURSE_SECRET_", "RECOURSE_LLM_API_KEY=", "RECOURSE_DATABASE="}
 
+// maxInput is the largest input that is passed on in a variable: Linux does not run a program if
+// one of its variables has 128 KiB.
+const maxInput = 120 << 10
+
 // environment returns the variables of the process.
 func (r *runner) environment() []string {
 	env := slices.DeleteFunc(slices.Clone(r.app.Env), func(entry string) bool {
@@ -401,14 +405,20 @@ func (r *runner) environment() []string {
 	if r.replays {
 		env = withoutServers(env)
 	}
-	input := string(r.session.Input)
+	input := cmp.Or(string(r.session.Input), "null")
+	if len(input) > maxInput {
+		// It is empty rather than absent: a program that takes an absent input for null would do
+		// another task, and an empty text is no JSON. It also replaces an outer session's input.
+		r.note("RECOURSE_INPUT is empty: the input of the session has %d bytes, and the program reads it from the session", len(input))
+		input = ""
+	}
 	return append(append(env, r.life.routes...),
 		"RECOURSE_URL="+strings.TrimRight(r.flags.Server, "/"),
 		"RECOURSE_SESSION="+r.session.ID,
 		"RECOURSE_TOKEN="+r.token(r.life.secret),
 		"RECOURSE_LIFE="+strconv.Itoa(r.life.number),
 		"RECOURSE_RESUMED="+strconv.FormatBool(r.life.number > 1),
-		"RECOURSE_INPUT="+cmp.Or(input, "null"))
+		"RECOURSE_INPUT="+input)
 }
 
 // routes returns the variables by which client packages find the server's routes for models and
