@@ -73,6 +73,18 @@ func TestLargeInput(t *testing.T) {
 	}
 }
 
+// The headers for the collector of traces are for the server, if it is in this process.
+func TestCollectorHeaders(t *testing.T) {
+	t.Parallel()
+	env := []string{"OTEL_EXPORTER_OTLP_HEADERS=a=b", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b", "OTEL_SERVICE_NAME=agent"}
+	for database, want := range map[string][]string{"": env, "recourse.db": env[2:]} {
+		r := &runner{app: &cli.App{Ctx: t.Context(), Env: env}, life: &life{}, database: database}
+		if got := r.environment(); !slices.Equal(got[:len(got)-6], want) {
+			t.Errorf("with the database %q: %q", database, got)
+		}
+	}
+}
+
 // A worker that loses the race for a session goes on, and one that is stopped while it attaches to
 // one ends.
 func TestWorkerWithoutTheSession(t *testing.T) {

@@ -405,6 +405,9 @@ func (r *runner) environment() []string {
 	if r.replays {
 		env = withoutServers(env)
 	}
+	if r.database != "" {
+		env = slices.DeleteFunc(env, isCollectors)
+	}
 	input := cmp.Or(string(r.session.Input), "null")
 	if len(input) > maxInput {
 		// It is empty rather than absent: a program that takes an absent input for null would do
@@ -419,6 +422,13 @@ func (r *runner) environment() []string {
 		"RECOURSE_LIFE="+strconv.Itoa(r.life.number),
 		"RECOURSE_RESUMED="+strconv.FormatBool(r.life.number > 1),
 		"RECOURSE_INPUT="+input)
+}
+
+// isCollectors reports whether a variable has credentials for the collector of traces. They are for
+// the server: if that is another process, they are the agent's own.
+func isCollectors(entry string) bool {
+	name, _, _ := strings.Cut(entry, "=")
+	return name == "OTEL_EXPORTER_OTLP_HEADERS" || name == "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
 }
 
 // routes returns the variables by which client packages find the server's routes for models and
