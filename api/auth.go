@@ -262,7 +262,7 @@ func (s *server) whoami(c echo.Context) error {
 // credentials, which would keep clients from asking for a token.
 func (s *server) identify(call *call) (caller, error) {
 	ctx := call.Request().Context()
-	if holder, ok := ctx.Value(tokenHolder{}).(caller); ok {
+	if holder, ok := ctx.Value(toolClient{}).(caller); ok {
 		return holder, nil
 	}
 	byToken := s.cfg.OAuth != nil && call.route.path == mcpPath

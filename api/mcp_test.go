@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -323,6 +324,23 @@ func TestMCPWaitsUntilTheEnd(t *testing.T) {
 	}
 }
 
+// agentKey adds an API key of the role agent, which opens sessions named assistant with these
+// actions.
+func agentKey(x *fixture, name string, actions ...string) (journal.APIKey, string) {
+	x.t.Helper()
+	k, secret, err := NewKey(name, "agent")
+	if err == nil {
+		err = Grant(&k, journal.AgentGrant{Actions: actions, Sessions: []string{"assistant"}})
+	}
+	if err == nil {
+		err = x.store.AddKey(x.t.Context(), k)
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return k, secret
+}
+
 // With an API key, the tools open sessions, and each call names one. The client never gets a token.
 func TestMCPWithKey(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
@@ -331,20 +349,8 @@ func TestMCPWithKey(t *testing.T) {
 	for name, src := range agentActions {
 		x.do("PUT", "/v1/actions/"+name, src).want(201)
 	}
-	key := func(name string) string {
-		k, secret, err := NewKey(name, "agent")
-		if err == nil {
-			err = Grant(&k, journal.AgentGrant{Actions: []string{"charge"}, Sessions: []string{"assistant"}})
-		}
-		if err == nil {
-			err = x.store.AddKey(t.Context(), k)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return secret
-	}
-	ann, bob := key("ann"), key("bob")
+	_, ann := agentKey(x, "ann", "charge")
+	_, bob := agentKey(x, "bob", "charge")
 	c := connect(t, x, ann, nil)
 	tools := c.tools()
 	if len(tools) != 7 || tools["session_open"] == nil || tools["charge"] == nil {
@@ -395,6 +401,82 @@ func TestMCPWithKey(t *testing.T) {
 	}
 }
 
+// Keys with one name are one client over MCP, too: a key that replaces another one continues its
+// sessions at once. Nobody else does, also who knows the name, and so the token of the life.
+func TestMCPKeyRotation(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	x.auth = "Bearer " + admin
+	for name, src := range agentActions {
+		x.do("PUT", "/v1/actions/"+name, src).want(201)
+	}
+	former, first := agentKey(x, "desk", "charge")
+	_, second := agentKey(x, "desk", "charge")
+	_, other := agentKey(x, "other", "charge")
+	_, operator := addKey(x, "operator", time.Time{})
+	var open struct{ Session string }
+	one := connect(t, x, first, nil)
+	one.into(&open, "session_open", `{"key": "ticket-1"}`)
+	session := open.Session
+	charge := `{"session": "` + session + `", "order": "A", "amount": 1}`
+	var v machine.CallView
+	one.into(&v, "charge", charge)
+
+	// Both keys work until the first one is revoked.
+	two := connect(t, x, second, nil)
+	two.into(&open, "session_open", `{"key": "ticket-1"}`)
+	if r := two.into(&v, "charge", charge); open.Session != session || !madeBefore(r) {
+		t.Errorf("with the second key: session %s instead of %s, %+v", open.Session, session, v)
+	}
+	if r := one.into(&v, "charge", charge); !madeBefore(r) {
+		t.Errorf("with the first key: %+v", v)
+	}
+	if err := x.store.RevokeKey(t.Context(), former.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r := connect(t, x, second, nil).into(&v, "charge", charge); !madeBefore(r) {
+		t.Errorf("after the revocation: %+v", v)
+	}
+
+	connect(t, x, other, nil).refused("forbidden", "charge", charge)
+	connect(t, x, operator, nil).refused("session_held", "charge", charge)
+	attach := func(credentials, body string) *answer {
+		return x.do("POST", "/v1/sessions/"+session+"/attach", body, header{"Authorization", "Bearer " + credentials})
+	}
+	derived, token, err := lifeOfClient("desk", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.do("GET", "/v1/sessions/"+session, "", header{"Authorization", "Bearer " + token}).problem(401, "unknown_token")
+	x.do("POST", "/v1/sessions/"+session+"/heartbeat", "", header{"Authorization", "Bearer " + token}).problem(401, "unknown_token")
+	for _, credentials := range []string{operator, second} {
+		attach(credentials, `{"holder": "mcp", "secret": "`+derived+`"}`).problem(409, "session_held")
+		attach(credentials, `{"holder": "mcp", "secret": "`+NewSecret()+`", "previous": "`+derived+`"}`).problem(409, "session_held")
+	}
+
+	// A key may do no more than its grant and its role say, also where another key of its name is
+	// attached.
+	k, secret, err := NewKey("desk", "operator")
+	if err == nil {
+		err = x.store.AddKey(t.Context(), k)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect(t, x, secret, nil).into(&open, "session_open", `{"key": "ticket-2", "name": "other"}`)
+	two.refused("forbidden", "session_status", `{"session": "`+open.Session+`"}`)
+
+	// A process has another life than the tools of the same client.
+	var view sessionView
+	as := header{"Authorization", "Bearer " + second}
+	x.do("POST", "/v1/sessions", `{"name": "assistant", "actions": ["charge"]}`, as).want(201).into(&view)
+	x.do("POST", "/v1/sessions/"+view.ID+"/attach", `{"holder": "mcp", "secret": "`+NewSecret()+`"}`, as).want(200)
+	two.refused("session_held", "charge", `{"session": "`+view.ID+`", "order": "A", "amount": 1}`)
+	if n := len(x.world.Ledger().Service("pay").Effects()); n != 1 {
+		t.Errorf("%d charges, want 1", n)
+	}
+}
+
 // A key finds its session again after another action was published, and a request with other fields
 // is told so, without the advice that would repeat what the session has done: another key.
 func TestMCPOpenAgain(t *testing.T) {
@@ -428,11 +510,18 @@ func TestMCPLeaseContinues(t *testing.T) {
 	c := connect(t, x, "", nil)
 	var open struct{ Session string }
 	c.into(&open, "session_open", `{"key": "t-2", "actions": ["charge"]}`)
-	_, token, err := lifeOfKey("", open.Session)
+	_, token, err := lifeOfClient(anonymous.name, open.Session)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.do("POST", "/v1/sessions/"+open.Session+"/detach", "", header{"Authorization", "Bearer " + token}).want(200)
+	// Only the MCP server can end the life.
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), toolClient{}, anonymous), "POST", "/v1/sessions/"+open.Session+"/detach", http.NoBody)
+	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	if x.h.ServeHTTP(w, r); w.Code != 200 {
+		t.Fatalf("detach: %d %s", w.Code, w.Body)
+	}
 	var v machine.CallView
 	c.into(&v, "charge", `{"session": "`+open.Session+`", "order": "A", "amount": 1}`)
 	if v.Status != machine.CallSucceeded {

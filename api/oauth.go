@@ -33,13 +33,6 @@ func (s *server) oauthRoutes() []route {
 	return []route{get(metadataPath), get(metadataPath + mcpPath)}
 }
 
-// tokenHolder is the key of the context of requests that the MCP server sends in this process for
-// the subject of an access token. Its value is the caller.
-type tokenHolder struct{}
-
-// ownerPrefix begins what a subject's lives are derived from, so that no API key has the same.
-const ownerPrefix = "oauth "
-
 // subjectName returns the name of a subject as a principal. An issuer has no fragment, so two
 // subjects never have one name; keys cannot have such names.
 func subjectName(issuer, subject string) string { return issuer + "#" + subject }
@@ -99,29 +92,13 @@ func (w caller) mayUse(d *saga.SessionData) error {
 	return fail("insufficient_scope", "the session has actions that the access token does not allow: get one with the scopes %s, too", strings.Join(missing, ", "))
 }
 
-// checkHolder returns a problem if a life that was derived from a subject's name is used by anyone
-// but that subject, with an access token that allows the actions of the session. Anyone who knows
-// the name could derive its token, too.
-func (l *live) checkHolder(ctx context.Context, hash string) error {
-	if who, ok := ctx.Value(tokenHolder{}).(caller); ok {
-		return who.mayUse(l.def.Session.Data)
-	}
-	owner := l.m.Starter()
-	if !isSubjectName(owner) {
+// mayCallTool returns a problem if a request of a subject to the MCP server is for a tool that the
+// scopes do not allow.
+func (s *server) mayCallTool(c echo.Context) error {
+	holder := callerOf(c)
+	if !holder.isSubject() {
 		return nil
 	}
-	secret, _, err := lifeOfKey(ownerPrefix+owner, l.id.String())
-	if err != nil || hashSecret(secret) == hash {
-		return unknownToken().of(l.id)
-	}
-	return nil
-}
-
-// subjectCaller completes the client of the MCP server whose request has an access token. Requests
-// of its tools have the caller in their context, and no token: no other route accepts one. Error:
-// the problem of a tool that the scopes do not allow.
-func (s *server) subjectCaller(c echo.Context, who *mcp.Caller) error {
-	holder := callerOf(c)
 	r := c.Request()
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, mcp.MaxBody))
 	if err != nil {
@@ -133,10 +110,6 @@ func (s *server) subjectCaller(c echo.Context, who *mcp.Caller) error {
 			return s.insufficient("the access token does not have the scope "+scope, []string{scope})
 		}
 	}
-	who.Owner = ownerPrefix + holder.name
-	who.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.tool.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tokenHolder{}, holder)))
-	})
 	return nil
 }
 

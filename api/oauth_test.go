@@ -233,7 +233,7 @@ func TestOAuthSessions(t *testing.T) {
 	}
 
 	// A caller who knows a subject's name can derive the token of its life, but may not use it.
-	secret, token, err := lifeOfKey(ownerPrefix+i.URL+"#ann", session)
+	secret, token, err := lifeOfClient(i.URL+"#ann", session)
 	if err != nil {
 		t.Fatal(err)
 	}

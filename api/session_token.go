@@ -56,11 +56,18 @@ func bearer(c echo.Context) string {
 
 // tokenOf returns the parts of the request's session token. ok is false if the request has none.
 func tokenOf(c echo.Context) (session uuid.UUID, hash string, ok bool, err error) {
-	return parseToken(bearer(c))
+	session, secret, ok, err := splitToken(bearer(c))
+	return session, hashFor(c.Request().Context(), secret), ok, err
 }
 
 // parseToken returns the parts of a session token. ok is false if the credentials are none.
 func parseToken(credentials string) (session uuid.UUID, hash string, ok bool, err error) {
+	session, secret, ok, err := splitToken(credentials)
+	return session, hashSecret(secret), ok, err
+}
+
+// splitToken is parseToken with the secret instead of its hash.
+func splitToken(credentials string) (session uuid.UUID, secret string, ok bool, err error) {
 	rest, ok := strings.CutPrefix(credentials, TokenPrefix)
 	if !ok {
 		return uuid.Nil, "", false, nil
@@ -70,7 +77,7 @@ func parseToken(credentials string) (session uuid.UUID, hash string, ok bool, er
 	if err != nil || len(b) != uuid.Size || len(secret) != secretLength {
 		return uuid.Nil, "", true, unknownToken()
 	}
-	return uuid.UUID(b), hashSecret(secret), true, nil
+	return uuid.UUID(b), secret, true, nil
 }
 
 func unknownToken() *problem {
@@ -141,8 +148,11 @@ func (l *live) life(ctx context.Context, hash string) (*life, error) {
 	number, token, ongoing := l.m.Life()
 	switch {
 	case token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(hash)) == 1:
-		if err := l.checkHolder(ctx, hash); err != nil {
-			return nil, err
+		if who, ok := ctx.Value(toolClient{}).(caller); ok {
+			// The key or the access token may allow less than the one with which the life began.
+			if err := who.mayAttach(l.id, l.def.Session.Data, l.m.Starter()); err != nil {
+				return nil, err
+			}
 		}
 		if err := l.checkOpener(ctx); err != nil {
 			return nil, err

@@ -53,22 +53,40 @@ func (s *server) newMCP(api http.Handler) *mcp.Handler {
 	s.tool = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fromMCP{}, true)))
 	})
-	return mcp.New(mcp.Config{API: s.tool, Version: s.cfg.Version, Log: s.log, Life: lifeOfKey, Lease: mcpLease, Wait: s.cfg.Limits.Tool, Every: s.cfg.Limits.ToolNote})
+	return mcp.New(mcp.Config{API: s.tool, Version: s.cfg.Version, Log: s.log, Life: lifeOfClient, Lease: mcpLease, Wait: s.cfg.Limits.Tool, Every: s.cfg.Limits.ToolNote})
 }
 
-// lifeOfKey returns the secret and the token of the life in which the owner of an API key acts in a
-// session. They follow from the key, so that no node has to remember them, and the client never
-// gets them. For the subject of an access token, the key is its name with ownerPrefix, which is no
-// secret: see checkHolder.
-func lifeOfKey(key, session string) (secret, token string, err error) {
+// toolClient is the key of the context of requests that the MCP server sends in this process for a
+// client without a session token. Its value is the caller.
+type toolClient struct{}
+
+// lifeOfClient returns the secret and the token of the life in which a client of the MCP server
+// acts in a session. They follow from the client's name, so that no node has to remember them, and
+// so that they stay the same when its key or access token is replaced. A name is no secret: see
+// hashFor.
+func lifeOfClient(name, session string) (secret, token string, err error) {
 	id, err := uuid.FromString(session)
 	if err != nil {
 		return "", "", fmt.Errorf("session: %w", err)
 	}
-	mac := hmac.New(sha256.New, []byte(key))
+	mac := hmac.New(sha256.New, []byte(name))
 	mac.Write([]byte("recourse session " + id.String()))
 	secret = base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	return secret, Token(id, secret), nil
+}
+
+// clientPrefix begins what is hashed of the secret of an MCP client's life. It makes it longer than
+// any secret that a request can have.
+const clientPrefix = "mcp "
+
+// hashFor returns what the journal knows of a secret in a request; "" for none. That of an MCP
+// client's life has another hash than the same text in any other request, because anyone who knows
+// the client's name can compute it.
+func hashFor(ctx context.Context, secret string) string {
+	if _, ok := ctx.Value(toolClient{}).(caller); ok && secret != "" {
+		secret = clientPrefix + secret
+	}
+	return hashSecret(secret)
 }
 
 // serveMCP serves /mcp.
@@ -93,17 +111,18 @@ func (s *server) serveMCP(c echo.Context) error {
 		who.Token, who.Session = credentials, id.String()
 		c.(*call).letGo() // its tools use the session themselves
 	} else {
+		client := callerOf(c)
 		var err error
-		if who.Actions, err = s.callable(c.Request().Context(), callerOf(c)); err != nil {
+		if who.Actions, err = s.callable(c.Request().Context(), client); err != nil {
 			return err
 		}
-		who.Key = credentials
-		if callerOf(c).isSubject() {
-			who.Key = ""
-			if err := s.subjectCaller(c, &who); err != nil {
-				return err
-			}
+		if err := s.mayCallTool(c); err != nil {
+			return err
 		}
+		who.Name = client.name
+		who.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.tool.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), toolClient{}, client)))
+		})
 	}
 	s.mcp.Serve(c.Response(), c.Request(), who)
 	return nil

@@ -420,12 +420,13 @@ func (s *server) attach(c echo.Context) error {
 	if err := callerOf(c).mayAttach(id, l.def.Session.Data, l.m.Starter()); err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: saga.Attach{Holder: holder, Token: hashSecret(secret), Previous: hashSecret(previous)}, Actor: callerOf(c).name}
+	ctx := c.Request().Context()
+	cmd := saga.Command{Do: saga.Attach{Holder: holder, Token: hashFor(ctx, secret), Previous: hashFor(ctx, previous)}, Actor: callerOf(c).name}
 	if _, err := l.ask(c, cmd); err != nil {
 		return err
 	}
 	task := l.m.LeaseTask()
-	lease, err := s.cfg.Store.Heartbeat(c.Request().Context(), task.ID, task.Claimant.Token)
+	lease, err := s.cfg.Store.Heartbeat(ctx, task.ID, task.Claimant.Token)
 	if errors.Is(err, journal.ErrTaskLost) {
 		return fail("unavailable", "the lease has ended since: attach again").of(id).after(1)
 	} else if err != nil {

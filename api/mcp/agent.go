@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,9 +26,6 @@ type agent struct {
 // byKey reports whether the client has an API key, or none is required. Then each tool has an
 // argument that names the session.
 func (a *agent) byKey() bool { return a.who.Token == "" }
-
-// owner returns what the lives of the client's sessions follow from.
-func (a *agent) owner() string { return cmp.Or(a.who.Owner, a.who.Key) }
 
 // session is a session in whose name a request is made.
 type session struct {
@@ -80,7 +76,7 @@ func (a *agent) enter(ctx context.Context, id string) (*session, error) {
 		if id == "" {
 			return nil, fail("invalid_request", "the argument `session` is missing: call session_open, and send the `session` that it returns with each call")
 		}
-		secret, token, err := a.cfg.Life(a.owner(), id)
+		secret, token, err := a.cfg.Life(a.who.Name, id)
 		if err != nil {
 			return nil, fail("session_not_found", "%.100q is not the id of a session: call session_open, and send the `session` that it returns", id)
 		}
@@ -130,9 +126,9 @@ func (l *leases) renewed(token string, next time.Time) {
 	l.next[token] = next
 }
 
-// attach begins, or continues, the life of a session in which the owner of the key acts.
+// attach begins, or continues, the life of a session in which the client acts.
 func (a *agent) attach(ctx context.Context, id, secret string) error {
-	_, err := do(ctx, a.api.WithKey(a.who.Key), http.MethodPost, rest.Path("v1", "sessions", id, "attach"), map[string]string{"holder": "mcp", "secret": secret}, nil)
+	_, err := do(ctx, a.api, http.MethodPost, rest.Path("v1", "sessions", id, "attach"), map[string]string{"holder": "mcp", "secret": secret}, nil)
 	return err
 }
 

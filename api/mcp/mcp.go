@@ -33,9 +33,9 @@ type Config struct {
 	Version string       // of the program
 	Log     *slog.Logger // of the protocol's own errors; nil: discard
 
-	// Life returns the secret, and the session token, with which the owner of an API key acts in a
-	// session that it has opened with the tool session_open. nil: there is no such tool.
-	Life func(key, session string) (secret, token string, err error)
+	// Life returns the secret, and the session token, with which the client of this name acts in a
+	// session that it has opened with the tool session_open. nil: all clients have a token.
+	Life func(name, session string) (secret, token string, err error)
 	// Lease is that of sessions that session_open opens.
 	Lease time.Duration
 
@@ -47,12 +47,10 @@ type Config struct {
 type Caller struct {
 	Token   string // the session token; "": the client has an API key, or none is required
 	Session string // the session of the token
-	Key     string // the API key; "": a token, or none
-	// API answers the requests of this client, who has neither of them; nil: the API of Config
+	Name    string // of a client without a token
+	// API answers the requests of a client without a token, whom it knows; nil: the API of Config
 	// does.
 	API http.Handler
-	// Owner is what the lives of the client's sessions follow from instead of Key; "": Key.
-	Owner string
 	// Attach continues the life of the token after its lease has ended. nil: the client has
 	// attached, and sends the heartbeats.
 	Attach func(context.Context) error

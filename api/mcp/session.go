@@ -194,10 +194,10 @@ func (a *agent) open(ctx context.Context, _ *sdk.CallToolRequest, m members) (*s
 		body.Actions = []string{"*"}
 	}
 	var v sessionView
-	if _, err := do(ctx, a.api.WithKey(a.who.Key), http.MethodPost, "/v1/sessions", body, &v); err != nil {
+	if _, err := do(ctx, a.api, http.MethodPost, "/v1/sessions", body, &v); err != nil {
 		return nil, err
 	}
-	secret, _, err := a.cfg.Life(a.owner(), v.ID)
+	secret, _, err := a.cfg.Life(a.who.Name, v.ID)
 	if err != nil {
 		return nil, err
 	}
