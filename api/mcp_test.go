@@ -401,6 +401,77 @@ func TestMCPWithKey(t *testing.T) {
 	}
 }
 
+// The tools of an open session are those with which it was opened, whatever is published or
+// archived later, and a key that names a version of an action opens sessions with that one.
+func TestMCPPins(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	x.auth = "Bearer " + admin
+	for name, src := range agentActions {
+		x.do("PUT", "/v1/actions/"+name, src).want(201)
+	}
+	_, key := agentKey(x, "desk", "charge@1", "mail")
+	_, every := agentKey(x, "every")
+	_, other := agentKey(x, "other", "mail")
+	var open struct {
+		Session string
+		Actions []string
+	}
+	c, all := connect(t, x, key, nil), connect(t, x, every, nil)
+	all.into(&open, "session_open", `{"key": "t-1"}`)
+	calls := map[*mcpClient][]string{all: {`{"session": "` + open.Session + `", "order": "B", "amount": 1}`}}
+	c.into(&open, "session_open", `{"key": "t-1"}`)
+	calls[c] = []string{`{"session": "` + open.Session + `", "order": "A", "amount": 1}`, `{"session": "` + open.Session + `", "order": "A", "text": "hello"}`}
+	for client, arguments := range calls {
+		for i, tool := range []string{"charge", "mail"}[:len(arguments)] {
+			client.into(&machine.CallView{}, tool, arguments[i])
+		}
+	}
+	again := func(when string, both bool) {
+		t.Helper()
+		for client, arguments := range calls {
+			for i, tool := range []string{"charge", "mail"}[:len(arguments)] {
+				if r := client.into(&machine.CallView{}, tool, arguments[i]); !madeBefore(r) {
+					t.Errorf("%s: %s is another call: %s", when, tool, said(r))
+				}
+			}
+		}
+		tools := c.tools()
+		if tools["charge"] == nil || (tools["mail"] != nil) != both {
+			t.Fatalf("%s: tools %v", when, tools)
+		}
+		if schema, _ := json.Marshal(tools["charge"].InputSchema); strings.Contains(string(schema), "note") {
+			t.Errorf("%s: the schema of another version: %s", when, schema)
+		}
+		for i, actions := range []string{"", `, "actions": ["charge"]`} {
+			c.into(&open, "session_open", fmt.Sprintf(`{"key": "%s-%d"%s}`, strings.ReplaceAll(when, " ", "-"), i, actions))
+			if open.Actions[0] != "charge@1" || len(open.Actions) > 1 && !both {
+				t.Errorf("%s: opened with %v", when, open.Actions)
+			}
+		}
+	}
+	again("at first", true)
+	noted := strings.ReplaceAll(agentActions["charge"], "{order: string,", "{order: string, note: string,")
+	x.do("PUT", "/v1/actions/charge", noted).want(201)
+	again("after a new version", true)
+	x.do("PUT", "/v1/actions/charge", strings.ReplaceAll(noted, "agents: auto\n", "")).want(201)
+	x.do("DELETE", "/v1/actions/mail", "").want(204)
+	again("after one that is not for agents", false)
+	x.do("DELETE", "/v1/actions/charge", "").want(204)
+	again("after its end", false)
+	if n := len(x.world.Ledger().Service("pay").Effects()); n != 2 {
+		t.Errorf("%d charges, want 2", n)
+	}
+
+	// A key learns nothing of the sessions of others, and calls no action that its grant lacks.
+	_, less := agentKey(x, "desk", "mail")
+	for _, key := range []string{other, less} {
+		if _, err := connect(t, x, key, nil).cs.CallTool(t.Context(), &sdk.CallToolParams{Name: "charge", Arguments: json.RawMessage(calls[c][0])}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+			t.Errorf("charge without a grant: %v", err)
+		}
+	}
+}
+
 // Keys with one name are one client over MCP, too: a key that replaces another one continues its
 // sessions at once. Nobody else does, also who knows the name, and so the token of the life.
 func TestMCPKeyRotation(t *testing.T) {

@@ -1,11 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"recourse/api/mcp"
 	"recourse/internal/oauth"
 	"recourse/journal"
 	"recourse/saga"
@@ -92,23 +89,13 @@ func (w caller) mayUse(d *saga.SessionData) error {
 	return fail("insufficient_scope", "the session has actions that the access token does not allow: get one with the scopes %s, too", strings.Join(missing, ", "))
 }
 
-// mayCallTool returns a problem if a request of a subject to the MCP server is for a tool that the
-// scopes do not allow.
-func (s *server) mayCallTool(c echo.Context) error {
-	holder := callerOf(c)
-	if !holder.isSubject() {
+// mayCallTool returns a problem if the scopes of an access token do not allow a tool.
+func (s *server) mayCallTool(ctx context.Context, who caller, tool string) error {
+	if !who.isSubject() || who.binding.Agent.Calls(tool, 0) {
 		return nil
 	}
-	r := c.Request()
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, mcp.MaxBody))
-	if err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if tool := mcp.ToolOf(body); tool != "" && !holder.binding.Agent.Calls(tool, 0) {
-		if scope := oauth.Scope(tool); slices.Contains(s.supported(r.Context()), scope) {
-			return s.insufficient("the access token does not have the scope "+scope, []string{scope})
-		}
+	if scope := oauth.Scope(tool); slices.Contains(s.supported(ctx), scope) {
+		return s.insufficient("the access token does not have the scope "+scope, []string{scope})
 	}
 	return nil
 }

@@ -1,13 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +119,7 @@ func (s *server) serveMCP(c echo.Context) error {
 		if who.Actions, err = s.callable(c.Request().Context(), client); err != nil {
 			return err
 		}
-		if err := s.mayCallTool(c); err != nil {
+		if err := s.pinTool(c, &who); err != nil {
 			return err
 		}
 		who.Name = client.name
@@ -126,6 +129,63 @@ func (s *server) serveMCP(c echo.Context) error {
 	}
 	s.mcp.Serve(c.Response(), c.Request(), who)
 	return nil
+}
+
+// pinTool replaces the actions of a client by that of the session which a request names, if it
+// calls a tool that is an action of it: another version may be the newest one since, or none.
+func (s *server) pinTool(c echo.Context, who *mcp.Caller) error {
+	r, client := c.Request(), callerOf(c)
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, mcp.MaxBody))
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	tool, sessions := mcp.CallOf(body)
+	if tool == "" {
+		return nil
+	}
+	if err := s.mayCallTool(r.Context(), client, tool); err != nil {
+		return err
+	}
+	for _, session := range sessions {
+		id, err := uuid.FromString(session)
+		if err != nil {
+			continue
+		}
+		list, err := s.pinnedFor(c, client, id)
+		if p, ok := errors.AsType[*problem](err); ok && p.Status < http.StatusInternalServerError {
+			continue // the tool says it when it enters the session
+		}
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if g := client.binding.Agent; list[i].Name == tool && (g == nil || g.Calls(tool, versionOf(list[i].Action))) {
+				who.Actions = list[i : i+1]
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// pinnedFor returns the actions of a session for a client that may attach to it.
+func (s *server) pinnedFor(c echo.Context, client caller, id uuid.UUID) ([]mcp.Action, error) {
+	defer c.(*call).letGo() // its tools use the session themselves
+	l, err := s.session(c, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.mayAttach(id, l.def.Session.Data, l.m.Starter()); err != nil {
+		return nil, err
+	}
+	return s.pinnedTools(c.Request().Context(), l)
+}
+
+// versionOf returns the version in a reference to an action.
+func versionOf(ref string) int {
+	_, version, _ := strings.Cut(ref, "@")
+	return parseVersion(version)
 }
 
 // listPinned serves GET /v1/sessions/{id}/actions: the actions of a session, with what an agent has
@@ -149,8 +209,8 @@ func (s *server) listPinned(c echo.Context) error {
 func (s *server) pinnedTools(ctx context.Context, l *live) ([]mcp.Action, error) {
 	list := []mcp.Action{}
 	for _, ref := range l.def.Session.Data.Actions {
-		name, version, _ := strings.Cut(ref, "@")
-		t, err := s.toolOf(ctx, name, parseVersion(version))
+		name, _, _ := strings.Cut(ref, "@")
+		t, err := s.toolOf(ctx, name, versionOf(ref))
 		if err != nil {
 			return nil, err
 		}
@@ -175,9 +235,35 @@ func (s *server) listCallable(c echo.Context) error {
 // maxTools bounds the list of actions for a key. Clients give all of them to a model.
 const maxTools = 200
 
-// callable returns the actions with which a caller may open sessions: in their newest versions, by
-// name.
+// callable returns the actions with which a caller may open sessions, by name: in their newest
+// versions, or in those that the caller's grant names.
 func (s *server) callable(ctx context.Context, who caller) ([]mcp.Action, error) {
+	list, err := s.newest(ctx, who)
+	if g := who.binding.Agent; err == nil && g != nil {
+		for _, ref := range g.Actions {
+			name, _, _ := strings.Cut(ref, "@")
+			version := g.Version(name)
+			if version == 0 || len(list) == maxTools || slices.ContainsFunc(list, func(a mcp.Action) bool { return a.Name == name }) {
+				continue
+			}
+			t, err := s.toolOf(ctx, name, version)
+			if errors.Is(err, saga.ErrUnusable) || errors.Is(err, journal.ErrNotFound) {
+				continue // it is yet to be published
+			}
+			if err != nil {
+				return nil, err
+			}
+			if t.forAgents {
+				list = append(list, t.Action)
+			}
+		}
+		slices.SortFunc(list, func(a, b mcp.Action) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return list, err
+}
+
+// newest returns the newest versions of actions that a caller may call.
+func (s *server) newest(ctx context.Context, who caller) ([]mcp.Action, error) {
 	list := []mcp.Action{}
 	for after := ""; ; {
 		docs, err := s.cfg.Store.Documents(ctx, catalog.ActionKind, after, maxTools)

@@ -305,7 +305,7 @@ func (s *server) pinActions(ctx context.Context, who caller, d *saga.SessionData
 		}
 		d.Actions = nil
 		for i := range all {
-			d.Actions = append(d.Actions, all[i].Name)
+			d.Actions = append(d.Actions, all[i].Action)
 		}
 	}
 	seen := make(map[string]bool)
@@ -313,8 +313,10 @@ func (s *server) pinActions(ctx context.Context, who caller, d *saga.SessionData
 		at := fmt.Sprintf("/actions/%d", i)
 		name, text, versioned := strings.Cut(ref, "@")
 		version := 0
-		if versioned {
+		if g := who.binding.Agent; versioned {
 			version = parseVersion(text)
+		} else if g != nil {
+			version = g.Version(name)
 		}
 		if versioned && version == 0 || !nameForm.MatchString(name) {
 			wrong = append(wrong, saga.Finding{Pointer: at, Code: "bad_action", Detail: fmt.Sprintf("%.100q is not an action: write its name, or its name and version as in refund@3; [\"*\"] alone stands for all", ref)})

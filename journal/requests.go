@@ -107,6 +107,23 @@ func (g *AgentGrant) Calls(action string, version int) bool {
 	return len(g.Actions) == 0 || slices.Contains(g.Actions, action) || slices.Contains(g.Actions, action+"@"+strconv.Itoa(version))
 }
 
+// Version returns the newest version of an action that the grant names; 0 if it allows every
+// version or none.
+func (g *AgentGrant) Version(action string) (newest int) {
+	for _, ref := range g.Actions {
+		name, version, versioned := strings.Cut(ref, "@")
+		switch {
+		case name != action:
+		case !versioned:
+			return 0
+		default:
+			n, _ := strconv.Atoi(version) // it was checked when the key was made
+			newest = max(newest, n)
+		}
+	}
+	return newest
+}
+
 // Narrows reports whether the binding limits its key.
 func (b KeyBinding) Narrows() bool { return len(b.Sources)+len(b.Signals) > 0 }
 

@@ -169,17 +169,26 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, who Caller) {
 type message struct {
 	Method string `json:"method"`
 	Params struct {
-		Name string `json:"name"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
 	} `json:"params"`
 }
 
-// ToolOf returns the name of the tool that a message calls; "" if it calls none.
-func ToolOf(body []byte) string {
+// CallOf returns the name of the tool that a message calls, and what its arguments may name as the
+// session; "" if it calls none.
+func CallOf(body []byte) (tool string, sessions []string) {
 	var message message
 	if err := json.Unmarshal(body, &message); err != nil || message.Method != "tools/call" {
-		return ""
+		return "", nil
 	}
-	return message.Params.Name
+	m, _ := parse(message.Params.Arguments) // the tool refuses what is wrong
+	for _, name := range []string{otherSessionArg, sessionArg} {
+		var id string
+		if json.Unmarshal(m[name], &id) == nil {
+			sessions = append(sessions, id)
+		}
+	}
+	return message.Params.Name, sessions
 }
 
 // needs returns which tools the server of a request must have: making the others is most of the

@@ -22,6 +22,8 @@ import (
 const (
 	againArg   = "recourse_again"
 	sessionArg = "session"
+	// otherSessionArg takes its place if the action has an input of that name.
+	otherSessionArg = "recourse_session"
 )
 
 // schemaOf makes the schema of a tool's arguments.
@@ -227,11 +229,10 @@ func describe(act *Action) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
-// sessionArgOf returns the name of the argument that names the session: the action may have an
-// input of the usual name.
+// sessionArgOf returns the name of the argument that names the session.
 func sessionArgOf(act *Action) string {
 	if _, own := argumentsOf(act); own[sessionArg] != nil {
-		return "recourse_session"
+		return otherSessionArg
 	}
 	return sessionArg
 }
