@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/api/rest"
 	"recourse/internal/cli"
 	"recourse/internal/cli/remote"
 	"recourse/saga"
@@ -82,6 +84,35 @@ func TestCollectorHeaders(t *testing.T) {
 		if got := r.environment(); !slices.Equal(got[:len(got)-6], want) {
 			t.Errorf("with the database %q: %q", database, got)
 		}
+	}
+}
+
+// A response that breaks off is an error, also one of which nothing is decoded, such as a summary.
+func TestBrokenResponse(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sized" {
+			w.Header().Set("Content-Length", "100")
+		}
+		_, _ = io.WriteString(w, "the beginning")
+		if r.URL.Path != "/whole" {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer server.Close()
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := rest.New(forward(to), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody), "")
+	for _, path := range []string{"/sized", "/unsized"} {
+		if reply, err := api.Do(t.Context(), http.MethodGet, path, nil, nil, nil); err == nil {
+			t.Errorf("%s: %d %q", path, reply.Status, reply.Text())
+		}
+	}
+	if reply, err := api.Do(t.Context(), http.MethodGet, "/whole", nil, nil, nil); err != nil || reply.Text() != "the beginning" {
+		t.Errorf("a whole response: %v", err)
 	}
 }
 

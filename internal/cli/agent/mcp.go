@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,15 @@ func (nopWriteCloser) Close() error { return nil }
 // forward returns a handler that forwards requests to the server.
 func forward(server *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite:  func(p *httputil.ProxyRequest) { p.SetURL(server) },
+		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(server) },
+		ModifyResponse: func(r *http.Response) error {
+			// Outside a server, ReverseProxy ignores that a body breaks off, and a text would seem
+			// to be whole. An error here reaches ErrorHandler.
+			body, err := io.ReadAll(r.Body)
+			_ = r.Body.Close() // it was read
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			return err
+		},
 		ErrorLog: log.New(io.Discard, "", 0), // the client gets the error
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway) // without a problem: the tools say what to do
