@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"slices"
-	"strconv"
+
+	"github.com/cockroachdb/apd/v3"
 
 	"recourse/saga/kinds/llm"
 )
@@ -111,9 +111,13 @@ func (c *count) UnmarshalJSON(doc []byte) error {
 	if string(doc) == "null" {
 		return nil
 	}
-	n, err := strconv.ParseFloat(string(doc), 64)
-	if c.reported, c.wrong = true, err != nil || n < 0 || n > llm.MaxUsage || n != math.Trunc(n); !c.wrong {
-		c.n = int64(n)
+	c.reported, c.wrong = true, true
+	d, _, err := apd.NewFromString(string(doc))
+	if err != nil {
+		return nil
+	}
+	if n, err := d.Int64(); err == nil && n >= 0 && n <= llm.MaxUsage {
+		c.n, c.wrong = n, false
 	}
 	return nil
 }
