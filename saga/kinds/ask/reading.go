@@ -112,12 +112,10 @@ func (c *count) UnmarshalJSON(doc []byte) error {
 		return nil
 	}
 	c.reported, c.wrong = true, true
-	d, _, err := apd.NewFromString(string(doc))
-	if err != nil {
-		return nil
-	}
-	if n, err := d.Int64(); err == nil && n >= 0 && n <= llm.MaxUsage {
-		c.n, c.wrong = n, false
+	if d, _, err := apd.NewFromString(string(doc)); err == nil {
+		if n, err := d.Int64(); err == nil && n >= 0 && n <= llm.MaxUsage {
+			c.n, c.wrong = n, false
+		}
 	}
 	return nil
 }
