@@ -114,15 +114,25 @@ func (o *Outbox) Run(ctx context.Context) {
 		}
 	}
 	for _, w := range o.order {
-		for len(w.queue) > 0 { // not begun: another node can claim them when their lease ends
-			<-w.queue
-		}
+		discard(w.queue) // not begun: another node can claim them when their lease ends
 		close(w.queue)
 	}
 	stop := time.AfterFunc(grace, cancel)
 	defer stop.Stop()
 	all.Wait()
 	o.sender.Close()
+}
+
+// discard empties a queue. It never waits for an event, because workers receive from the queue
+// meanwhile and may take the last one.
+func discard(queue <-chan queued) {
+	for {
+		select {
+		case <-queue:
+		default:
+			return
+		}
+	}
 }
 
 // claim claims events and passes them to their sinks. It reports whether there may be more. Events

@@ -497,6 +497,36 @@ func TestRestartOnDisk(t *testing.T) {
 
 // Events for a sink that a node does not have are left to others: they delay no event, and the log
 // says once that they wait.
+// The workers take events while the queue is emptied at a stop, which must not wait for an event
+// that a worker has taken.
+func TestDiscard(t *testing.T) {
+	for range 20_000 {
+		queue := make(chan queued, 4)
+		for range cap(queue) {
+			queue <- queued{}
+		}
+		var workers sync.WaitGroup
+		for range 4 {
+			workers.Go(func() {
+				for range queue {
+				}
+			})
+		}
+		discarded := make(chan struct{})
+		go func() {
+			discard(queue)
+			close(discarded)
+		}()
+		select {
+		case <-discarded:
+		case <-time.After(10 * time.Second):
+			t.Fatal("discard still waits for an event")
+		}
+		close(queue)
+		workers.Wait()
+	}
+}
+
 func TestSinkOfOthers(t *testing.T) {
 	c := newClock()
 	s, one, other := c.store(), newReceiver(t, nil), newReceiver(t, nil)
