@@ -11,13 +11,14 @@ import (
 	"recourse/saga"
 )
 
-// reapLimit bounds the tasks that are ended at once.
+// reapLimit bounds the tasks that are ended at once, and those that are deleted at once.
 const reapLimit = 100
 
 // reapOnce ends up to reapLimit tasks that nobody else will end, and sends a message to the saga of
 // each: tasks whose worker stopped sending heartbeats or took too long, and tasks that were
-// withdrawn before a worker claimed them. It returns how many there were.
-func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
+// withdrawn before a worker claimed them. It also deletes up to reapLimit tasks that ended long
+// ago. It returns how many it ended, and whether there may be more to end or to delete.
+func reapOnce(ctx context.Context, tasks journal.Tasks) (n int, more bool, err error) {
 	return tasks.ReapTasks(ctx, reapLimit, Reaped)
 }
 
@@ -43,17 +44,23 @@ func (e *Engine) reap(quit <-chan struct{}) {
 			return
 		case <-time.After(reapEvery - reapEvery/4 + rand.N(reapEvery/2)):
 		}
-		for n := reapLimit; n == reapLimit && !e.stopping.Load(); {
-			ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
-			var err error
-			n, err = reapOnce(ctx, e.cfg.Store)
-			cancel()
-			if e.storeCtx.Err() == nil {
-				e.reaps.observe(err)
-			}
-			if n > 0 {
-				e.wakeScanner()
-			}
+		e.reapAll()
+	}
+}
+
+// reapAll reaps until no task is left to end or to delete.
+func (e *Engine) reapAll() {
+	for more := true; more && !e.stopping.Load(); {
+		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+		var n int
+		var err error
+		n, more, err = reapOnce(ctx, e.cfg.Store)
+		cancel()
+		if e.storeCtx.Err() == nil {
+			e.reaps.observe(err)
+		}
+		if n > 0 {
+			e.wakeScanner()
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestReapOnce(t *testing.T) {
 	}
 	reap := func(want int) {
 		t.Helper()
-		if n, err := reapOnce(t.Context(), s); n != want || err != nil {
+		if n, _, err := reapOnce(t.Context(), s); n != want || err != nil {
 			t.Fatalf("reapOnce = %d, %v, want %d", n, err, want)
 		}
 	}
@@ -86,15 +86,47 @@ func TestReapOnce(t *testing.T) {
 	}
 }
 
+// Tasks that ended long ago are all deleted in one pass, however many there are.
+func TestReapDeletesAllOldTasks(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000).UTC()
+	s := memory.New(memory.Config{Now: func() time.Time { return now }})
+	list := make([]journal.Task, 10*reapLimit)
+	for i := range list {
+		list[i] = journal.Task{ID: uuid.Must(uuid.NewV4()), Path: "a", Way: journal.Do, Attempt: 1, Type: "t", Lease: time.Second, Timeout: time.Minute}
+	}
+	id, token := parked(t, s, list...), uuid.Must(uuid.NewV4())
+	if got, err := s.ClaimTasks(t.Context(), journal.TaskClaim{Worker: "w", Types: []string{"t"}, Max: len(list), Token: token}); len(got) != len(list) || err != nil {
+		t.Fatal(len(got), err)
+	}
+	// The end of a task that has ended succeeds while the store knows the task.
+	known := func() (n int) {
+		for _, w := range list {
+			m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "result"}
+			if s.EndTask(t.Context(), w.ID, token, "done", m) == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := known(); n != len(list) {
+		t.Fatalf("%d of %d tasks ended", n, len(list))
+	}
+	now = now.Add(journal.TaskKept + time.Hour)
+	New(Config{Store: s}).reapAll()
+	if n := known(); n != 0 {
+		t.Errorf("%d tasks are left", n)
+	}
+}
+
 // away is a store that does not respond.
 type away struct{ journal.Tasks }
 
-func (away) ReapTasks(context.Context, int, func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
-	return 0, errors.New("away")
+func (away) ReapTasks(context.Context, int, func(journal.Task, journal.TaskEnd) journal.Message) (int, bool, error) {
+	return 0, false, errors.New("away")
 }
 
 func TestReapAway(t *testing.T) {
-	if _, err := reapOnce(t.Context(), away{}); err == nil {
+	if _, _, err := reapOnce(t.Context(), away{}); err == nil {
 		t.Error("no error")
 	}
 }

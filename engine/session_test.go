@@ -170,7 +170,7 @@ func TestSessionLease(t *testing.T) {
 	b := newSessionBench(t)
 	id := b.openSession()
 	reap := func() (n int) {
-		n, err := b.store.ReapTasks(context.Background(), 10, engine.Reaped)
+		n, _, err := b.store.ReapTasks(context.Background(), 10, engine.Reaped)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,8 +99,9 @@ type Tasks interface {
 	// the earliest end first. In the same transaction it sends the message that message returns for
 	// each task to its saga. message must not call the store; if the transaction is retried, it is
 	// called again for the same tasks. ReapTasks also deletes up to limit tasks that ended more
-	// than TaskKept ago. It returns how many tasks it ended. Errors: ErrUnknown.
-	ReapTasks(ctx context.Context, limit int, message func(Task, TaskEnd) Message) (int, error)
+	// than TaskKept ago. It returns how many tasks it ended, and whether there may be more to end
+	// or to delete, because it has reached the limit. Errors: ErrUnknown.
+	ReapTasks(ctx context.Context, limit int, message func(Task, TaskEnd) Message) (n int, more bool, err error)
 
 	// TaskStats counts the tasks that have not ended, by type. The type whose task has waited for
 	// longest comes first.

@@ -97,7 +97,7 @@ func (w *world) taskStep() {
 func (w *world) reap() {
 	w.all("reap tasks", func(s journal.Store) (any, error) {
 		var met []string
-		_, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.TaskEnd) journal.Message {
+		_, _, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			if slices.Contains(w.sagas, t.Saga) {
 				met = append(met, string(f)+show(t))
 			}

@@ -90,7 +90,7 @@ func result(saga uuid.UUID) journal.Message {
 // reap reaps tasks, and returns which have ended how, in order. Its messages have the tasks' ids.
 func (b *bench) reap(limit int) (ids []uuid.UUID, ends []journal.TaskEnd) {
 	b.Helper()
-	n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
+	n, _, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
 		ids, ends = append(ids, t.ID), append(ends, f)
 		return journal.Message{ID: t.ID, Saga: t.Saga, Kind: string(f)}
 	})
@@ -558,7 +558,7 @@ func reapTasks(b *bench) {
 	got := b.runOut(tasks...)
 	var all []journal.Task
 	for _, limit := range []int{0, 2, 2, 2} {
-		n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
+		n, _, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			all = append(all, t)
 			return journal.Message{ID: t.ID, Saga: newID(), Kind: string(f), Data: []byte(`1`)}
 		})
@@ -648,7 +648,7 @@ func reapAgainstEnd(b *bench) {
 		})
 	}
 	reaped := func() int {
-		n, err := b.ReapTasks(b.ctx, 7, func(t journal.Task, f journal.TaskEnd) journal.Message {
+		n, _, err := b.ReapTasks(b.ctx, 7, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			win(t.ID, string(f))
 			return journal.Message{ID: t.ID, Kind: string(f)}
 		})
@@ -751,7 +751,7 @@ func reapConcurrently(b *bench) {
 	for i := range 4 {
 		wg.Go(func() {
 			for range 20 {
-				n, err := stores[i%len(stores)].ReapTasks(b.ctx, 10, func(t journal.Task, f journal.TaskEnd) journal.Message {
+				n, _, err := stores[i%len(stores)].ReapTasks(b.ctx, 10, func(t journal.Task, f journal.TaskEnd) journal.Message {
 					return journal.Message{ID: newID(), Kind: string(f)} // a second message would be counted
 				})
 				if err != nil {
@@ -925,7 +925,11 @@ func ForgetsTasks(t *testing.T, s journal.Store, later func(time.Duration)) {
 	later(2 * time.Minute)
 	b.reap(0)
 	b.must(end())
-	b.reap(10)
+	for _, want := range []bool{true, false} {
+		_, more, err := b.ReapTasks(b.ctx, 1, nil)
+		b.must(err)
+		diff(b, "there may be more old tasks", more, want)
+	}
 	b.wantErr(end(), journal.ErrTaskLost)
 	b.claimTasks("waits", 10, 1)
 }

@@ -155,10 +155,10 @@ func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m 
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, more bool, err error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reap tasks: %w", err)
+		return 0, false, fmt.Errorf("reap tasks: %w", err)
 	}
 	defer unlock()
 	now := s.clock()
@@ -173,11 +173,11 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.T
 		end, _ := t.end(now)
 		s.end(t, nil, message(t.Task, end))
 	}
-	old := s.sortedTasks(func(t *task) bool { return !t.ended.IsZero() && now.Sub(t.ended) > journal.TaskKept })
-	for _, t := range first(old, limit) {
+	old := first(s.sortedTasks(func(t *task) bool { return !t.ended.IsZero() && now.Sub(t.ended) > journal.TaskKept }), limit)
+	for _, t := range old {
 		delete(s.tasks, t.ID)
 	}
-	return len(over), nil
+	return len(over), max(len(over), len(old)) == max(limit, 0), nil
 }
 
 // TaskStats implements journal.Tasks.

@@ -86,7 +86,7 @@ func TestDeadConnectionHasSQLState(t *testing.T) {
 		"documents": func() error { _, err := s.Documents(ctx, journal.Definition, "", 1); return err },
 		"events":    func() error { _, err := s.ClaimEvents(ctx, []string{"s"}, 1, time.Hour); return err },
 		"fired":     func() error { _, err := s.Fired(ctx); return err },
-		"tasks":     func() error { _, err := s.ReapTasks(ctx, 1, nil); return err },
+		"tasks":     func() error { _, _, err := s.ReapTasks(ctx, 1, nil); return err },
 		"keys":      func() error { _, err := s.ListKeys(ctx); return err },
 		"ping":      func() error { return s.Ping(ctx) },
 	} {

@@ -190,7 +190,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 
 // ReapTasks implements journal.Tasks. It finds tasks that have ended, locks their sagas, and then
 // checks the tasks again.
-func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, err error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, more bool, err error) {
 	limit = max(limit, 0)
 	err = s.rest.tx(ctx, func(t session) error {
 		n = 0
@@ -211,16 +211,17 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.T
 				return err
 			}
 		}
-		_, err = t.Exec(ctx, oldTasks, journal.TaskKept.Milliseconds(), limit)
+		deleted, err := t.Exec(ctx, oldTasks, journal.TaskKept.Milliseconds(), limit)
+		more = max(n, int(deleted.RowsAffected())) == limit
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reap tasks: %w", err)
+		return 0, false, fmt.Errorf("reap tasks: %w", err)
 	}
 	if n > 0 {
 		s.notify(ctx, s.rest)
 	}
-	return n, nil
+	return n, more, nil
 }
 
 func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {

@@ -153,12 +153,13 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, more bool, err error) {
+	limit = max(limit, 0)
 	var messages []journal.Message
-	err := s.w.do(ctx, func(t *tx) error {
+	err = s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
 		var ids []uuid.UUID
-		err := t.query(expiredTasks, []any{now, max(limit, 0)}, func(scan func(...any) error) error {
+		err := t.query(expiredTasks, []any{now, limit}, func(scan func(...any) error) error {
 			var w journal.Task
 			var unclaimed bool
 			if err := scanTask(scan, &w, &unclaimed); err != nil {
@@ -184,16 +185,17 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.T
 				return err
 			}
 		}
-		_, err = t.exec(oldTasks, now-journal.TaskKept.Milliseconds(), max(limit, 0))
+		deleted, err := t.exec(oldTasks, now-journal.TaskKept.Milliseconds(), limit)
+		more = max(len(ids), int(deleted)) == limit
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("reap tasks: %w", err)
+		return 0, false, fmt.Errorf("reap tasks: %w", err)
 	}
 	if len(messages) > 0 {
 		s.hint()
 	}
-	return len(messages), nil
+	return len(messages), more, nil
 }
 
 // The query must not read the tasks that have ended, which are many more.

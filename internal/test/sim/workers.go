@@ -22,7 +22,7 @@ func (n *node) reap() {
 	if n.leaves || n.s.fault(ReapLost, n.name) {
 		return
 	}
-	_, err := n.s.store.ReapTasks(ctx, 100, func(t journal.Task, end journal.TaskEnd) journal.Message {
+	_, _, err := n.s.store.ReapTasks(ctx, 100, func(t journal.Task, end journal.TaskEnd) journal.Message {
 		m := engine.Reaped(t, end)
 		m.ID = n.s.aside.id(n.s.now)
 		n.s.shop.ends[t.ID] = append(n.s.shop.ends[t.ID], string(end))

@@ -94,7 +94,7 @@ var taskOperations = []operation{
 		b.append(journal.Append{Saga: a.Saga, Withdraw: []uuid.UUID{t.ID}})
 		return attempt{
 			do: func(ctx context.Context, s journal.Store) error {
-				_, err := s.ReapTasks(ctx, 100, func(t journal.Task, f journal.TaskEnd) journal.Message {
+				_, _, err := s.ReapTasks(ctx, 100, func(t journal.Task, f journal.TaskEnd) journal.Message {
 					return journal.Message{ID: newID(), Saga: t.Saga, Kind: string(f)}
 				})
 				return err
@@ -108,7 +108,7 @@ var taskOperations = []operation{
 		_, err := b.conn.Exec(context.Background(), `UPDATE tasks SET ended_at = 1 WHERE id = $1`, t.ID.String())
 		must(err)
 		return attempt{
-			do: func(ctx context.Context, s journal.Store) error { _, err := s.ReapTasks(ctx, 100, nil); return err },
+			do: func(ctx context.Context, s journal.Store) error { _, _, err := s.ReapTasks(ctx, 100, nil); return err },
 			done: func(journal.Store) (bool, error) {
 				left, err := b.counted(`SELECT count(*) FROM tasks WHERE id = $1`, t.ID.String())
 				return !left, err
