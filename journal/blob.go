@@ -37,9 +37,9 @@ type Blobs interface {
 	// memory at once.
 	Blobs(ctx context.Context, saga uuid.UUID, hashes [][sha256.Size]byte) ([]Blob, error)
 	// EraseBlobs deletes all blobs of an ended saga, forever, and returns how many there were. Its
-	// journal stays as it is. A repeated append does not restore them. The data may remain in the
-	// database's files until their space is used again, and in backups. Errors: ErrNotFound,
-	// ErrLive, ErrUnknown.
+	// journal stays as it is. A repeated append does not restore them. The data remains in earlier
+	// backups and, except on SQLite, in the database's files until their space is used again. If
+	// EraseBlobs fails, it may have deleted some of them. Errors: ErrNotFound, ErrLive, ErrUnknown.
 	EraseBlobs(ctx context.Context, saga uuid.UUID) (int, error)
 }
 

@@ -57,11 +57,18 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-// The log is copied to the file after about 4 MB, which is SQLite's default with pages of 4 KB. A
-// smaller one would copy pages that change often more often.
 const (
-	pragmas  = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)"
-	readOnly = "?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"
+	busyTimeout = "busy_timeout(10000)"
+	// flushTimeout is how long flush waits for readers. The other transactions wait with it.
+	flushTimeout = "busy_timeout(100)"
+	// secureDelete overwrites deleted data in pages that are written anyway, which costs nothing
+	// measurable. Pages that are freed as a whole keep their data, except in EraseBlobs. Without it,
+	// pages would also keep copies of rows that SQLite has moved to other pages.
+	secureDelete = "secure_delete(FAST)"
+	// The log is copied to the file after about 4 MB, which is SQLite's default with pages of 4 KB.
+	// A smaller one would copy pages that change often more often.
+	pragmas  = "?_pragma=" + busyTimeout + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=" + secureDelete
+	readOnly = "?mode=ro&_pragma=" + busyTimeout + "&_pragma=query_only(1)"
 )
 
 // Open opens the file at path and creates it if it does not exist. It returns the errors of

@@ -110,6 +110,21 @@ func refused(err error) bool {
 	return false
 }
 
+// flush copies the write-ahead log to the file and empties it, so that neither has data that was
+// erased. If a reader prevents that for longer than flushTimeout, the data stays where it is until
+// the log is copied and overwritten, or until the store is closed.
+func (w *writer) flush(ctx context.Context) {
+	conn, err := w.turns.take(ctx, false)
+	if err != nil {
+		return
+	}
+	defer w.turns.give(conn)
+	t := &tx{ctx: context.WithoutCancel(ctx), conn: conn}
+	for _, what := range []string{flushTimeout, `wal_checkpoint(TRUNCATE)`, busyTimeout} {
+		_ = t.pragma(what)
+	}
+}
+
 // tx is a transaction in progress.
 type tx struct {
 	ctx          context.Context
@@ -161,6 +176,13 @@ func (t *tx) exec(query string, args ...any) (int64, error) {
 		return 0, err
 	}
 	return res.RowsAffected()
+}
+
+// pragma runs a PRAGMA. Its statement is not kept, because SQLite carries out some of them when it
+// compiles them.
+func (t *tx) pragma(what string) error {
+	_, err := t.conn.ExecContext(t.ctx, `PRAGMA `+what)
+	return err
 }
 
 // row reads one row into dest. It returns sql.ErrNoRows if there is none.
