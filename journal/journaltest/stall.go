@@ -14,6 +14,7 @@ var stallTests = []test{
 	{"due, and not claimed", stallUnclaimed},
 	{"claimed repeatedly, and nothing written", stallNoProgress},
 	{"tasks that nobody claims", stallNoWorker},
+	{"tasks of paused sagas hide no others", stallNoWorkerBehindPaused},
 	{"noted, listed, and reported once", noteStalls},
 	{"forgotten with their saga", stallsForgotten},
 	{"noted by several nodes at once", noteStallsConcurrently},
@@ -111,6 +112,25 @@ func stallNoWorker(b *bench) {
 	if got[0].Path != two.Path || got[1].Path != one.Path || !strings.Contains(got[0].Why, `"mail"`) || !strings.Contains(got[1].Why, `"ocr"`) {
 		b.Errorf("found %+v", got)
 	}
+}
+
+// The limit counts only tasks that are found, however many older ones belong to paused sagas.
+func stallNoWorkerBehindPaused(b *bench) {
+	add := func(status string, tasks ...journal.Task) uuid.UUID {
+		a := begin(newID())
+		a.Row, a.Tasks = row(status), tasks
+		b.ok(a)
+		b.tick()
+		return a.Saga
+	}
+	add("paused", newTask("a"))
+	add("paused", newTask("b"))
+	first := add("waiting", newTask("b"))
+	second := add("waiting", newTask("c"))
+	third := add("waiting", newTask("a"))
+	diff(b, "the oldest two", stalledSagas(b.found(0, 2)), []uuid.UUID{first, second})
+	diff(b, "all", stalledSagas(b.found(0, 10)), []uuid.UUID{first, second, third})
+	diff(b, "no more than none", b.found(0, 0), nil)
 }
 
 // stall returns a stall of a saga, with events for sinks.

@@ -75,7 +75,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": what is due and not claimed", generic(t, s, unclaimed, "1, 1"), "Index Scan using sagas_due")
 		uses(state+": suspects", generic(t, s, noProgress, "1, 1"), "sagas_suspect")
 		uses(state+": what is in quarantine", generic(t, s, quarantinedSince, "1, 1"), "sagas_live")
-		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "tasks_waiting")
+		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "Index Scan using tasks_waiting on tasks t")
 		st := insertMessages(nil)
 		uses(state+": sending messages", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
 		uses(state+": recipients", generic(t, s, recipients, "'node', NULL, 1"), "sagas_pending_messages")

@@ -11,7 +11,8 @@ import (
 // These queries find each kind of stall up to a time. They select the saga's id, definition,
 // version and labels, the path, the start of the stall, and the argument of Stall.Found. Indexes
 // have the sagas that are due, suspect or quarantined and the tasks that wait for a worker; the
-// queries read the oldest of these.
+// queries read the oldest of these. The index of the tasks has the oldest of each type, so their
+// query goes from one type to the next.
 var (
 	unclaimed = `SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= ?1 AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT +?2`
@@ -19,9 +20,15 @@ var (
 			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
 			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspect + ` AND ended_at IS NULL
 		) WHERE at <= ?1 ORDER BY wake_at, id LIMIT +?2`
-	unworked = `SELECT s.id, s.definition, s.version, s.labels, t.path, t.created_at, t.type FROM (
-			SELECT saga_id, path, created_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND created_at <= ?1 ORDER BY created_at, id LIMIT +?2
-		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`
+	unworked = `WITH RECURSIVE types (type) AS (
+			SELECT min(type) FROM tasks WHERE token IS NULL AND NOT withdrawn
+			UNION ALL SELECT (SELECT min(type) FROM tasks WHERE token IS NULL AND NOT withdrawn AND type > w.type) FROM types w WHERE type IS NOT NULL
+		) SELECT s.id, s.definition, s.version, s.labels, t.path, t.created_at, t.type FROM types w CROSS JOIN tasks t CROSS JOIN sagas s ON s.id = t.saga_id
+		WHERE t.rowid IN (
+			SELECT t.rowid FROM tasks t CROSS JOIN sagas s ON s.id = t.saga_id
+			WHERE t.type = w.type AND t.token IS NULL AND NOT t.withdrawn AND t.created_at <= ?1 AND s.status <> 'paused' AND s.ended_at IS NULL
+			ORDER BY t.created_at, t.id LIMIT +?2
+		) ORDER BY t.created_at, t.id LIMIT +?2`
 	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
 		FROM (SELECT * FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT +?2)
 			UNION ALL SELECT * FROM (SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + ` LIMIT +?2) LIMIT +?2) s CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
