@@ -72,11 +72,11 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(descHalted, float64(st.Quarantined))
 	stalled := int64(0)
-	for _, kind := range stalledSagas {
+	for _, kind := range journal.SagaStalls {
 		stalled += st.Stalled[kind]
 	}
 	ch <- gauge(descStalled, float64(stalled))
-	for _, kind := range stalledSteps {
+	for _, kind := range journal.StepStalls {
 		ch <- gauge(descStalls, float64(st.Stalled[kind]), kind)
 	}
 	nodes, err := k.store.Nodes(ctx)

@@ -24,12 +24,6 @@ type stalledView struct {
 	Why        string    `json:"why"`
 }
 
-// Kinds of stalls.
-var (
-	stalledSagas = []string{journal.StallUnclaimed, journal.StallNoProgress, journal.StallQuarantined, journal.StallForgotten}
-	stalledSteps = []string{journal.StallNoWorker, journal.StallNoSlot, journal.StallNoLease, journal.StallUnanswered}
-)
-
 // listStalled serves GET /v1/stalled, the oldest first.
 func (s *server) listStalled(c echo.Context) error {
 	q, err := readQuery(c, "kind", "saga", "limit", "cursor")
@@ -61,7 +55,7 @@ func (s *server) listStalled(c echo.Context) error {
 
 func (q *query) stallFilter() journal.StallFilter {
 	f := journal.StallFilter{Kind: q.Get("kind"), Limit: q.limit()}
-	if kinds := slices.Concat(stalledSagas, stalledSteps); q.Has("kind") && !slices.Contains(kinds, f.Kind) {
+	if kinds := slices.Concat(journal.SagaStalls, journal.StepStalls); q.Has("kind") && !slices.Contains(kinds, f.Kind) {
 		q.bad("kind", "bad_kind", "there is no kind %.30q of stall; there are %s", f.Kind, strings.Join(kinds, ", "))
 	}
 	f.Saga = q.saga()

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,29 @@ func TestStalled(t *testing.T) {
 			t.Errorf("once one has ended (-want +got):\n%s", d)
 		}
 	})
+}
+
+// Each kind that the document names can be listed, and those of steps are counted.
+func TestStalledKinds(t *testing.T) {
+	document, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("name: kind, in: query, description: \"For sagas: (.*); for steps: (.*)\\.\"").FindStringSubmatch(string(document))
+	if named == nil {
+		t.Fatal("the document does not name the kinds")
+	}
+	x := newFixture(t)
+	metrics := string(x.do("GET", "/metrics", "").want(200).Body)
+	for i, kinds := range named[1:] {
+		for kind := range strings.SplitSeq(kinds, ", ") {
+			kind = strings.Trim(kind, "`")
+			x.do("GET", "/v1/stalled?kind="+kind, "").want(200)
+			if sample := `recourse_stalled_steps{kind="` + kind + `"} 0`; strings.Contains(metrics, "\n"+sample+"\n") != (i == 1) {
+				t.Errorf("/metrics lacks %q, or should not have it", sample)
+			}
+		}
+	}
 }
 
 func TestStalledRefused(t *testing.T) {

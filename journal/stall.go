@@ -29,6 +29,12 @@ const (
 	StallUnanswered   = "unanswered" // its request has no response long after its timeout
 )
 
+// The kinds that Stalls lists.
+var (
+	SagaStalls = []string{StallUnclaimed, StallNoProgress, StallQuarantined, StallForgotten}
+	StepStalls = []string{StallNoWorker, StallNoSlot, StallNoLease, StallNoMemory, StallUnanswered}
+)
+
 // StallKept is how long a stall is known after it was last noted, so that it is reported only once.
 const StallKept = 24 * time.Hour
 
