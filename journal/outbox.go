@@ -45,7 +45,8 @@ type Outbox interface {
 	// if there is no such event. Errors: ErrUnknown; a repetition may count the attempt twice.
 	EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error
 
-	// OutboxStats counts the events that are not delivered yet, by sink, in the order of names.
+	// OutboxStats counts the events that are not delivered yet, by sink, in the order of names. If
+	// there are very many, it may return a recent count.
 	OutboxStats(ctx context.Context) ([]OutboxStat, error)
 }
 

@@ -107,24 +107,34 @@ func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, w
 	return nil
 }
 
+// The query reads an index, and of each sink the event that failed last.
+const outboxStats = `SELECT sink, count(*), min(created_at), coalesce((
+		SELECT error FROM outbox WHERE sink = o.sink AND failed_at IS NOT NULL ORDER BY failed_at DESC, id DESC LIMIT 1
+	), '') FROM outbox o GROUP BY sink ORDER BY sink COLLATE "C"`
+
 // OutboxStats implements journal.Outbox.
 func (s *Store) OutboxStats(ctx context.Context) ([]journal.OutboxStat, error) {
-	rows, err := s.pool.Query(ctx, `SELECT sink, count(*), min(created_at), coalesce(max(last), '') FROM (
-			SELECT sink, created_at, first_value(error) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
-		) o GROUP BY sink ORDER BY sink COLLATE "C"`)
+	out, err := s.outbox.Get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("outbox stats: %w", err)
 	}
-	out, err := collect(rows, func(r pgx.CollectableRow) (st journal.OutboxStat, err error) {
+	return slices.Clone(out), nil
+}
+
+// countEvents counts the events of each sink and returns how many there are.
+func (s *Store) countEvents(ctx context.Context) (out []journal.OutboxStat, n int64, err error) {
+	rows, err := s.pool.Query(ctx, outboxStats)
+	if err != nil {
+		return nil, 0, err
+	}
+	out, err = collect(rows, func(r pgx.CollectableRow) (st journal.OutboxStat, err error) {
 		var oldest int64
 		err = r.Scan(&st.Sink, &st.Events, &oldest, &st.Last)
 		st.Oldest = toTime(oldest)
+		n += int64(st.Events)
 		return st, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("outbox stats: %w", err)
-	}
-	return out, nil
+	return out, n, err
 }
 
 // Fired implements journal.Schedules.

@@ -87,6 +87,9 @@ func TestPlans(t *testing.T) {
 		uses(state+": partitions without sagas", generic(t, s, emptySpans, "NULL, NULL, NULL"), "Index Only Scan using sagas_pkey")
 		uses(state+": hashes of blobs", generic(t, s, blobHashes, "NULL"), "blobs_pkey")
 	}
+	events := outboxPlan(t, s)
+	uses("events by sink", events, "Index Only Scan using outbox_created")
+	uses("the last failure of a sink", events, "Index Scan Backward using outbox_failed")
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
 	uses("tasks in flight", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_ends_at")
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN `+quarantinedCount), "sagas_live")
@@ -215,6 +218,25 @@ func explained(t *testing.T, s *Store, f journal.Filter) (list, reach string) {
 	c = &conditions{}
 	query = w.reach(c, &f)
 	return list, text(t, s.pool, `EXPLAIN `+query, append([]any{pgx.QueryExecModeSimpleProtocol}, c.args...)...)
+}
+
+// outboxPlan returns the plan of outboxStats for a table that autovacuum has seen. Of a new one,
+// the planner prefers to read all pages.
+func outboxPlan(t *testing.T, s *Store) string {
+	t.Helper()
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.release()
+	set := func(state string) {
+		if _, err := conn.Exec(context.WithoutCancel(t.Context()), `SET enable_seqscan = `+state); err != nil {
+			t.Error(err)
+		}
+	}
+	set("off")
+	defer set("on")
+	return text(t, conn, `EXPLAIN `+outboxStats)
 }
 
 func text(t *testing.T, q querier, query string, args ...any) string {

@@ -53,6 +53,7 @@ type Store struct {
 	lease   pool   // the leases of nodes, so that a renewal waits for nothing else
 	preset  bool   // the connections have the settings below
 	counted *recount.Kept[journal.Stats]
+	outbox  *recount.Kept[[]journal.OutboxStat]
 	hints   chan struct{}
 	stop    context.CancelFunc // stops the listener and the lookout
 	work    sync.WaitGroup     // the goroutines that stop stops
@@ -136,7 +137,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{pool: pools[0], w: pools[1], rest: pools[1].leavingSome(), lease: pools[2], preset: ours, removeBytes: removeBytes, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
-	s.counted = recount.New(s.count)
+	s.counted, s.outbox = recount.New(s.count), recount.New(s.countEvents)
 	if err := s.prepare(ctx, dsn, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
 	}
@@ -199,6 +200,7 @@ func (s *Store) Close() error {
 	s.stop()
 	s.work.Wait()
 	s.counted.Close()
+	s.outbox.Close()
 	for _, p := range []pool{s.pool, s.w, s.lease} {
 		p.Close()
 	}

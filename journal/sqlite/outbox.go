@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -93,26 +94,35 @@ func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, w
 	return nil
 }
 
+// The query reads an index, and of each sink the event that failed last.
+const outboxStats = `SELECT sink, count(*), min(created_at), coalesce((
+		SELECT error FROM outbox WHERE sink = o.sink AND failed_at IS NOT NULL ORDER BY failed_at DESC, id DESC LIMIT 1
+	), '') FROM outbox o GROUP BY sink ORDER BY sink`
+
 // OutboxStats implements journal.Outbox.
-func (s *Store) OutboxStats(ctx context.Context) (out []journal.OutboxStat, err error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT sink, count(*), min(created_at), coalesce(max(last), '') FROM (
-			SELECT sink, created_at, first_value(error) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
-		) GROUP BY sink ORDER BY sink`)
+func (s *Store) OutboxStats(ctx context.Context) ([]journal.OutboxStat, error) {
+	out, err := s.outbox.Get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("outbox stats: %w", err)
+	}
+	return slices.Clone(out), nil
+}
+
+// countEvents counts the events of each sink and returns how many there are.
+func (s *Store) countEvents(ctx context.Context) (out []journal.OutboxStat, n int64, err error) {
+	rows, err := s.r.QueryContext(ctx, outboxStats)
+	if err != nil {
+		return nil, 0, err
 	}
 	err = walk(rows, func(scan func(...any) error) error {
 		var st journal.OutboxStat
 		var oldest int64
 		err := scan(&st.Sink, &st.Events, &oldest, &st.Last)
 		st.Oldest = toTime(oldest)
-		out = append(out, st)
+		out, n = append(out, st), n+int64(st.Events)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("outbox stats: %w", err)
-	}
-	return out, nil
+	return out, n, err
 }
 
 // Fired implements journal.Schedules.

@@ -98,6 +98,8 @@ func TestPlans(t *testing.T) {
 			{"tasks of all types in flight", taskPlan, "tasks USING INDEX tasks_ends_at"},
 			{"tasks of a saga", plan(`DELETE FROM tasks WHERE saga_id = ?`, []byte{1}), "SEARCH tasks USING INDEX tasks_saga (saga_id=?)"},
 			{"events that are due", sorts(plan(dueEvents, "s", 1, 1)), "SEARCH outbox USING INDEX outbox_due (sink=? AND due_at<?)"},
+			{"events by sink", plan(outboxStats), "SCAN o USING COVERING INDEX outbox_created"},
+			{"their last failures", plan(outboxStats), "SEARCH outbox USING INDEX outbox_failed (sink=? AND failed_at>?)"},
 			{"what is due and not claimed", plan(unclaimed, 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},
 			{"suspects", plan(noProgress, 1, 1), "USING INDEX sagas_suspect"},
 			{"what is in quarantine", sorts(plan(quarantinedSince, 1, 1)), "SEARCH sagas USING INDEX sagas_live (status=?)"},

@@ -40,6 +40,7 @@ type Store struct {
 	r       *sql.DB
 	reads   sync.Map // prepared statements of read, by text
 	counted *recount.Kept[journal.Stats]
+	outbox  *recount.Kept[[]journal.OutboxStat]
 	hints   chan struct{}
 
 	pingEvery time.Duration
@@ -102,7 +103,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	r.SetMaxOpenConns(o.Readers)
 	r.SetMaxIdleConns(o.Readers)
 	s := &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1), pingEvery: pingEvery, removeFor: removeFor}
-	s.counted = recount.New(s.count)
+	s.counted, s.outbox = recount.New(s.count), recount.New(s.countEvents)
 	return s, nil
 }
 
@@ -149,6 +150,7 @@ func (s *Store) hint() {
 // Close closes the file and releases its lock.
 func (s *Store) Close() error {
 	s.counted.Close()
+	s.outbox.Close()
 	err := errors.Join(s.w.close(), s.r.Close())
 	return errors.Join(err, s.unlock())
 }

@@ -183,6 +183,8 @@ CREATE TABLE outbox (
     PRIMARY KEY (id, sink)
 );
 CREATE INDEX outbox_due ON outbox (sink, due_at, id);
+CREATE INDEX outbox_created ON outbox (sink, created_at);
+CREATE INDEX outbox_failed ON outbox (sink, failed_at, id) WHERE failed_at IS NOT NULL;
 
 -- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while
 -- longer, so that each is reported once.
