@@ -165,35 +165,71 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 
 const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ` + mayGo + ` ORDER BY delete_at LIMIT +?`
 
-// DeleteExpired implements journal.Index.
-func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
-	for more := true; more && err == nil; {
-		removed := 0
+// stillExpired is the condition of expired for one saga.
+const stillExpired = `SELECT delete_at <= ? AND ` + mayGo + ` FROM sagas WHERE id = ?`
+
+// DeleteExpired implements journal.Index. It searches on a reading connection, because many expired
+// sagas may have to stay, and other transactions would wait until it has read them.
+func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
+	now := s.clock()
+	rows, err := s.read(ctx, expired, now, max(limit, 0))
+	if err != nil {
+		return 0, fmt.Errorf("delete expired: %w", err)
+	}
+	var found []removal
+	err = walk(rows, func(scan func(...any) error) error {
+		var saga uuid.UUID
+		err := scan(idInto{&saga})
+		found = append(found, removal{saga, stillExpired, []any{now, saga.Bytes()}})
+		return err
+	})
+	var removed []uuid.UUID
+	if err == nil {
+		removed, err = s.removeAll(ctx, found)
+	}
+	if err != nil {
+		return len(removed), fmt.Errorf("delete expired: %w", err)
+	}
+	return len(removed), nil
+}
+
+// removal is a saga to remove, and a query that says whether it may be removed.
+type removal struct {
+	saga uuid.UUID
+	may  string
+	args []any
+}
+
+// removeAll removes the sagas that exist and may be removed, in several transactions if one would
+// take long. It returns those that it has removed, also if it fails.
+func (s *Store) removeAll(ctx context.Context, list []removal) (removed []uuid.UUID, err error) {
+	for len(list) > 0 && err == nil {
+		var left []removal
+		var now []uuid.UUID
 		err = s.removing(ctx, func(t *tx, full func() bool) error {
-			var ids []uuid.UUID
-			err := t.query(expired, []any{s.clock(), max(limit-n, 0)}, func(scan func(...any) error) error {
-				var saga uuid.UUID
-				err := scan(idInto{&saga})
-				ids = append(ids, saga)
-				return err
-			})
-			for err == nil && removed < len(ids) {
-				err = t.remove(ids[removed])
-				if removed++; full() {
+			for i, r := range list {
+				var may bool
+				if err := t.row(r.may, r.args, &may); err != nil && !errors.Is(err, sql.ErrNoRows) {
+					return err
+				}
+				if !may {
+					continue
+				}
+				if err := t.remove(r.saga); err != nil {
+					return err
+				}
+				if now = append(now, r.saga); full() {
+					left = list[i+1:]
 					break
 				}
 			}
-			more = removed < len(ids)
-			return err
+			return nil
 		})
 		if err == nil {
-			n += removed
+			list, removed = left, append(removed, now...)
 		}
 	}
-	if err != nil {
-		return n, fmt.Errorf("delete expired: %w", err)
-	}
-	return n, nil
+	return removed, err
 }
 
 // removeFor is how long a transaction removes sagas, before the others have their turns.

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/gofrs/uuid/v5"
@@ -60,33 +58,12 @@ func (s *Store) BlobHashes(ctx context.Context, saga uuid.UUID) (out [][sha256.S
 const asCopied = `SELECT ` + mayGo + ` AND seq = ? AND (SELECT count(*) FROM blobs b WHERE b.saga_id = sagas.id) = ? FROM sagas WHERE id = ?`
 
 // DeleteCopied implements journal.Retention.
-func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) (deleted []uuid.UUID, err error) {
-	for len(sagas) > 0 && err == nil {
-		var left []journal.Copied
-		var removed []uuid.UUID
-		err = s.removing(ctx, func(t *tx, full func() bool) error {
-			for i, c := range sagas {
-				var same bool
-				if err := t.row(asCopied, []any{c.Seq, c.Blobs, c.Saga.Bytes()}, &same); err != nil && !errors.Is(err, sql.ErrNoRows) {
-					return err
-				}
-				if !same {
-					continue
-				}
-				if err := t.remove(c.Saga); err != nil {
-					return err
-				}
-				if removed = append(removed, c.Saga); full() {
-					left = sagas[i+1:]
-					break
-				}
-			}
-			return nil
-		})
-		if err == nil {
-			sagas, deleted = left, append(deleted, removed...)
-		}
+func (s *Store) DeleteCopied(ctx context.Context, sagas []journal.Copied) ([]uuid.UUID, error) {
+	list := make([]removal, len(sagas))
+	for i, c := range sagas {
+		list[i] = removal{c.Saga, asCopied, []any{c.Seq, c.Blobs, c.Saga.Bytes()}}
 	}
+	deleted, err := s.removeAll(ctx, list)
 	if err != nil {
 		return deleted, fmt.Errorf("delete copied: %w", err)
 	}

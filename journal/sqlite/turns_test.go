@@ -190,6 +190,37 @@ func TestRemovalsTakeTurns(t *testing.T) {
 	}
 }
 
+// The search for expired sagas does not wait for the writing connection, nor keep it: there may be
+// many that must stay because their parents have not ended.
+func TestExpiredAreFoundWithoutTheWriter(t *testing.T) {
+	s := opened(t)
+	ids := started(t, s, 3, 1)
+	err := s.w.do(t.Context(), func(t *tx) error {
+		_, err := t.exec(`UPDATE sagas SET parent = ?, owner = NULL, ended_at = 1, delete_at = 1 WHERE id <> ?`, ids[0].Bytes(), ids[0].Bytes())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := turnOf(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if n, err := s.DeleteExpired(ctx, 10); n != 0 || err != nil {
+		t.Errorf("DeleteExpired = %d, %v", n, err)
+	}
+	s.w.turns.give(conn)
+	err = s.w.do(t.Context(), func(t *tx) error {
+		_, err := t.exec(`UPDATE sagas SET owner = NULL, ended_at = 1`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.DeleteExpired(t.Context(), 10); n != 2 || err != nil {
+		t.Errorf("once the parent has ended, DeleteExpired = %d, %v", n, err)
+	}
+}
+
 // A removal that takes longer than its caller waits is not in vain.
 func TestRemovalIsKept(t *testing.T) {
 	s := opened(t)
