@@ -592,7 +592,7 @@ func (e *Engine) reregister(quit <-chan struct{}) {
 	e.identity.Store("")
 	e.lease.end()
 	for _, l := range e.lanes {
-		l.events <- LeaseLost{}
+		l.send(LeaseLost{})
 	}
 	failpoint.Hit("reregister")
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -623,7 +623,7 @@ func (e *Engine) reregister(quit <-chan struct{}) {
 func (e *Engine) announce() {
 	node := e.lease.node()
 	for _, l := range e.lanes {
-		l.events <- Leased{Node: node}
+		l.send(Leased{Node: node})
 	}
 	e.identity.Store(node)
 }

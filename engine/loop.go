@@ -115,6 +115,15 @@ func (l *laneLoop) run() {
 	}
 }
 
+// send passes an event to the lane, unless the lane has ended: then nothing receives from a full
+// queue.
+func (l *laneLoop) send(ev Event) {
+	select {
+	case l.events <- ev:
+	case <-l.quit:
+	}
+}
+
 func (l *laneLoop) do(eff Effect) {
 	e := l.e
 	switch eff := eff.(type) {
@@ -230,10 +239,7 @@ func (l *laneLoop) commits() {
 		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Messages) > 0 }) {
 			l.e.wakeScanner() // a message may be for a saga of this node, or for one that no node runs
 		}
-		select {
-		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
-		case <-l.quit:
-		}
+		l.send(Committed{Number: c.Number, Results: results, Err: err})
 	}
 }
 
@@ -262,10 +268,7 @@ func (l *laneLoop) perform(p Perform) {
 			memory = account
 		}
 	}
-	select {
-	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer, At: e.lease.latest(), Memory: memory}:
-	case <-l.quit:
-	}
+	l.send(Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer, At: e.lease.latest(), Memory: memory})
 }
 
 // turn waits until one more request may be in flight. Meanwhile it reports to the lane that the
@@ -295,10 +298,7 @@ func (l *laneLoop) turn(p Perform) {
 // waits reports to the lane that a request has not been sent yet, and the kind of stall that it
 // waits in; "": it has been sent.
 func (l *laneLoop) waits(p Perform, stall string) {
-	select {
-	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: stall}:
-	case <-l.quit:
-	}
+	l.send(Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: stall})
 }
 
 // leasePoll is the interval at which a request checks whether the lease is valid again.

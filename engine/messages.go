@@ -190,7 +190,7 @@ func (e *Engine) readMessages(ctx context.Context) error {
 		return e.cfg.Store.Messages(ctx, sagas, limit, bytes)
 	}, func(ev Received) {
 		ev.At = e.lease.latest()
-		e.laneOf(ev.ID).events <- ev
+		e.laneOf(ev.ID).send(ev)
 	})
 }
 
