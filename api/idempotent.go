@@ -76,6 +76,7 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		if k.route.stream {
 			lapse += s.cfg.Limits.Wait
 		}
+		until := time.Now().Add(lapse) // the store counts from a later time
 		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, lapse)
 		switch {
 		case err != nil:
@@ -88,7 +89,7 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return replay(c, have)
 		}
 		failpoint.Hit("request.begun")
-		return s.recorded(c, key, mark, next)
+		return s.recorded(c, key, mark, until, next)
 	}
 }
 
@@ -104,9 +105,9 @@ func replay(c echo.Context, r journal.Reply) error {
 // keptHeaders are the headers that a stored reply contains.
 var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag", unreadHeader}
 
-// recorded runs a request whose key is reserved. It stores a successful response, and otherwise
-// releases the key.
-func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFunc) error {
+// recorded runs a request whose key is reserved until a time. It stores a successful response, and
+// otherwise releases the key, but not after that time.
+func (s *server) recorded(c echo.Context, key, mark string, until time.Time, next echo.HandlerFunc) error {
 	// The reply is stored even if the client has disconnected: it will repeat the request.
 	ctx := context.WithoutCancel(c.Request().Context())
 	kept := false
@@ -114,6 +115,9 @@ func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFun
 		if kept {
 			return
 		}
+		// After that time a repetition of the request may have reserved the key.
+		ctx, done := context.WithDeadline(ctx, until)
+		defer done()
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Request)
 		defer cancel()
 		if err := s.cfg.Store.Abandon(ctx, key); err != nil {

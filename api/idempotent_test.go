@@ -2,9 +2,16 @@ package api
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -182,6 +189,36 @@ func TestKeyOfRefusedCommand(t *testing.T) {
 	if v := x.do("POST", path+"/pause", "", key).want(202).saga(); v.Status != saga.PausedStatus {
 		t.Errorf("status %s", v.Status)
 	}
+}
+
+// A request that outlives its reservation, as on a node that was frozen, does not free the key that
+// its repetition has reserved.
+func TestKeyOfRepetitionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Config{})
+		begin := func(fresh bool) {
+			t.Helper()
+			if _, got, err := store.Begin(t.Context(), "k", "f", reserved); got != fresh || err != nil {
+				t.Errorf("Begin: fresh %t, %v", got, err)
+			}
+		}
+		s := &server{cfg: Config{Store: store, Limits: Limits{Request: 30 * time.Second}}, log: slog.New(slog.DiscardHandler)}
+		c := echo.New().NewContext(httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder())
+		for _, outlives := range []bool{false, true} {
+			begin(true)
+			err := s.recorded(c, "k", "f", time.Now().Add(reserved), func(echo.Context) error {
+				if outlives {
+					time.Sleep(reserved)
+					begin(true)
+				}
+				return echo.ErrBadRequest
+			})
+			if !errors.Is(err, echo.ErrBadRequest) {
+				t.Error(err)
+			}
+		}
+		begin(false)
+	})
 }
 
 type panicking struct{ Engine }
