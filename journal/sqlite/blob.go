@@ -93,21 +93,17 @@ const deleteBlobs = `DELETE FROM blobs WHERE saga_id = ?`
 
 const eraseBlob = `DELETE FROM blobs WHERE rowid = (SELECT rowid FROM blobs WHERE saga_id = ? LIMIT 1)`
 
-// EraseBlobs implements journal.Blobs. It overwrites the blobs with zeros, which takes about ten
-// times as long as other deletions, so it lets the other transactions have turns.
+// EraseBlobs implements journal.Blobs. Overwriting much content takes long, so it lets the
+// other transactions have turns.
 func (s *Store) EraseBlobs(ctx context.Context, saga uuid.UUID) (n int, err error) {
 	for more := true; more && err == nil; {
-		err = s.removing(ctx, func(t *tx, full func() bool) (err error) {
+		err = s.removing(ctx, func(t *tx, full func() bool) error {
 			switch ended, err := t.ended(saga); {
 			case err != nil:
 				return err
 			case !ended:
 				return journal.ErrLive
 			}
-			if err := t.pragma(`secure_delete(ON)`); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, t.pragma(secureDelete)) }()
 			for more {
 				k, err := t.exec(eraseBlob, saga.Bytes())
 				if err != nil {

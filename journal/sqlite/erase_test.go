@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,18 @@ func TestErasedContentIsGone(t *testing.T) {
 			t.Errorf("%d contents of %s are left", n, id)
 		}
 	}
+	// So is what other deletions delete, once the log is copied.
+	event := journal.Event{ID: uuid.Must(uuid.NewV7()), Sink: "s", Data: []byte(`"` + rand.Text() + strings.Repeat("x", 10<<10) + rand.Text() + `"`)}
+	if err := s.PutEvents(t.Context(), []journal.Event{event}); err != nil {
+		t.Fatal(err)
+	}
+	contents[event.ID] = [][]byte{event.Data}
+	if left(event.ID) == 0 {
+		t.Error("the test does not find an event")
+	}
+	if err := s.EventDelivered(t.Context(), event.ID, "s"); err != nil {
+		t.Fatal(err)
+	}
 	// A reader does not prevent that the content is erased, and is gone in the end.
 	reader, err := s.r.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -91,6 +104,9 @@ func TestErasedContentIsGone(t *testing.T) {
 	}
 	if err := errors.Join(reader.Rollback(), s.Close()); err != nil {
 		t.Fatal(err)
+	}
+	if left(event.ID) > 0 {
+		t.Error("a delivered event is left")
 	}
 	for i, id := range sagas {
 		if n := left(id); (n > 0) != (i > 30) {

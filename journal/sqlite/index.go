@@ -155,7 +155,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 		case parentLive:
 			return journal.ErrParentLive
 		}
-		return t.remove(saga)
+		return t.leaving(func() error { return t.remove(saga) })
 	})
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", saga, err)
@@ -207,29 +207,37 @@ func (s *Store) removeAll(ctx context.Context, list []removal) (removed []uuid.U
 		var left []removal
 		var now []uuid.UUID
 		err = s.removing(ctx, func(t *tx, full func() bool) error {
-			for i, r := range list {
-				var may bool
-				if err := t.row(r.may, r.args, &may); err != nil && !errors.Is(err, sql.ErrNoRows) {
-					return err
-				}
-				if !may {
-					continue
-				}
-				if err := t.remove(r.saga); err != nil {
-					return err
-				}
-				if now = append(now, r.saga); full() {
-					left = list[i+1:]
-					break
-				}
-			}
-			return nil
+			return t.leaving(func() (err error) {
+				now, left, err = t.removeFirst(list, full)
+				return err
+			})
 		})
 		if err == nil {
 			list, removed = left, append(removed, now...)
 		}
 	}
 	return removed, err
+}
+
+// removeFirst removes the first of the sagas, until full returns true. It returns those that it has
+// removed, and those that it has not looked at.
+func (t *tx) removeFirst(list []removal, full func() bool) (removed []uuid.UUID, left []removal, err error) {
+	for i, r := range list {
+		var may bool
+		if err := t.row(r.may, r.args, &may); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, nil, err
+		}
+		if !may {
+			continue
+		}
+		if err := t.remove(r.saga); err != nil {
+			return nil, nil, err
+		}
+		if removed = append(removed, r.saga); full() {
+			return removed, list[i+1:], nil
+		}
+	}
+	return removed, nil, nil
 }
 
 // removeFor is how long a transaction removes sagas, before the others have their turns.

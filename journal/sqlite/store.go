@@ -62,13 +62,14 @@ const (
 	busyTimeout = "busy_timeout(10000)"
 	// flushTimeout is how long flush waits for readers. The other transactions wait with it.
 	flushTimeout = "busy_timeout(100)"
-	// secureDelete overwrites deleted data in pages that are written anyway, which costs nothing
-	// measurable. Pages that are freed as a whole keep their data, except in EraseBlobs. Without it,
-	// pages would also keep copies of rows that SQLite has moved to other pages.
-	secureDelete = "secure_delete(FAST)"
+	// eraseDeleted overwrites deleted data with zeros. Otherwise SQLite leaves it in freed pages,
+	// and leaves copies of rows that it has moved to other pages.
+	eraseDeleted = "secure_delete(ON)"
+	// leaveDeleted does so only in pages that are written anyway.
+	leaveDeleted = "secure_delete(FAST)"
 	// The log is copied to the file after about 4 MB, which is SQLite's default with pages of 4 KB.
 	// A smaller one would copy pages that change often more often.
-	pragmas  = "?_pragma=" + busyTimeout + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=" + secureDelete
+	pragmas  = "?_pragma=" + busyTimeout + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(4000)&_pragma=" + eraseDeleted
 	readOnly = "?mode=ro&_pragma=" + busyTimeout + "&_pragma=query_only(1)"
 )
 
