@@ -8,8 +8,7 @@ import (
 	"errors"
 	"io"
 	"slices"
-
-	"github.com/cockroachdb/apd/v3"
+	"strconv"
 
 	"recourse/saga/kinds/llm"
 )
@@ -105,17 +104,15 @@ type count struct {
 	wrong    bool // it is no number of tokens
 }
 
-// UnmarshalJSON reads a whole number in any form, such as 12.0 or 1e2. It returns no error, because
-// the response that has the number is paid for.
+// UnmarshalJSON reads a whole number in digits. It returns no error, because the response that has
+// the number is paid for.
 func (c *count) UnmarshalJSON(doc []byte) error {
 	if string(doc) == "null" {
 		return nil
 	}
-	c.reported, c.wrong = true, true
-	if d, _, err := apd.NewFromString(string(doc)); err == nil {
-		if n, err := d.Int64(); err == nil && n >= 0 && n <= llm.MaxUsage {
-			c.n, c.wrong = n, false
-		}
+	n, err := strconv.ParseInt(string(doc), 10, 64)
+	if c.reported, c.wrong = true, err != nil || n < 0 || n > llm.MaxUsage; !c.wrong {
+		c.n = n
 	}
 	return nil
 }
