@@ -23,8 +23,8 @@ const skew = 25 * time.Millisecond
 // checkWaits compares the times until which sagas wait with the store's own clock when the waits
 // began, which only the simulator knows: the times of records may be earlier.
 func (s *sim) checkWaits(id uuid.UUID, def *saga.Definition, records []journal.Record) {
-	// A record has the time of the one before it if its node's clock shows an earlier time. Then its
-	// time does not say when its node wrote it.
+	// A record has the time of the one before it if its node's clock shows an earlier time. Then
+	// its time does not say when its node wrote it.
 	before := make(map[int64]bool)
 	for i, first := 0, 0; i < len(records); i++ {
 		if records[i].At.After(records[first].At) {
