@@ -57,7 +57,7 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-// What a server cannot do later either is not repeated until the context is done.
+// The client does not repeat a request that the server cannot carry out later either.
 func TestUnusable(t *testing.T) {
 	for code, status := range map[string]int{"definition_unusable": http.StatusServiceUnavailable, "journal_unreadable": http.StatusInternalServerError} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

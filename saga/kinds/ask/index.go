@@ -205,7 +205,7 @@ func (x *Index) Any() bool { return len(x.all) > 0 }
 func (x *Index) named(o *Output) {
 	var said, all *llm.Tokens
 	if o.Tokens != nil {
-		// What a tool of the provider has found is a part of the input.
+		// The provider counts what its tools have found as input, too.
 		said, all = &llm.Tokens{Output: o.Tokens.Output}, &llm.Tokens{Input: o.Tokens.Input, Output: o.Tokens.Output}
 	}
 	x.made[o.ID] = o.Tokens

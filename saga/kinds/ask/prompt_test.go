@@ -149,8 +149,8 @@ func TestReadChoices(t *testing.T) {
 	}
 }
 
-// What a request takes from the provider by its id is known: the response that it continues, and
-// the items whose contents it does not have.
+// The session knows what a request takes from the provider by its id: the response that it
+// continues, and the items whose contents it does not have.
 func TestParseReferences(t *testing.T) {
 	route, _ := ask.Find(llm.OpenAIAPI, "/responses")
 	user := `{"role": "user", "content": "a"}, `
