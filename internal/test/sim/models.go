@@ -141,11 +141,17 @@ func (p *agentProcess) hear(t *modelTask, prompt *ask.Prompt, try int, path stri
 		return
 	}
 	early := p.listen(t, found)
+	lost := 6 // one of so many recorded answers is lost
+	if a.forgets && p.number > 0 {
+		// The question may have been asked several times in an earlier life. Then a lost answer,
+		// and the question again, must not lead to the answer after it.
+		lost = 2
+	}
 	switch {
 	case !found.Ended && a.m.Ended():
 		then()
 		return
-	case !found.Ended && s.aside.IntN(4) == 0, found.Output != nil && s.aside.IntN(6) == 0:
+	case !found.Ended && s.aside.IntN(4) == 0, found.Output != nil && s.aside.IntN(lost) == 0:
 		// It loses patience, or the response is lost. Its server may not notice that.
 		again := s.aside.IntN(2) == 0
 		if !again || s.aside.IntN(2) == 0 {
