@@ -47,7 +47,7 @@ func startCommand(t *testing.T, env, args []string) *agentRun {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &agentRun{stop: cancel, ended: make(chan int, 1)}
-	m := Main{Args: args, Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
+	m := Main{Args: args, Env: append(slices.Clip(env), "PATH="+os.Getenv("PATH")), Stdin: strings.NewReader(""), Stdout: &a.out, Stderr: &a.errOut}
 	go func() { a.ended <- m.Run(ctx) }()
 	t.Cleanup(cancel)
 	return a

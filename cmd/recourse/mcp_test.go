@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func startMCP(t *testing.T, env []string, flags ...string) *mcpRun {
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	r := &mcpRun{t: t, ended: make(chan int, 1)}
-	m := Main{Args: append([]string{"mcp"}, flags...), Env: append(env, "PATH="+os.Getenv("PATH")), Stdin: in, Stdout: out, Stderr: &r.errOut}
+	m := Main{Args: append([]string{"mcp"}, flags...), Env: append(slices.Clip(env), "PATH="+os.Getenv("PATH")), Stdin: in, Stdout: out, Stderr: &r.errOut}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		r.ended <- m.Run(ctx)
