@@ -40,9 +40,9 @@ endef
 build: ## build bin/recourse, and bin/world, the mock services
 	@$(GO) build -v -ldflags=-s -o bin/ $(PROGRAMS) 2>&1 | { $(PROGRESS); }; exit $${PIPESTATUS[0]}
 
-# The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
-# detector has nothing to find in their tests, and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/compare saga/replay internal/test/sim
+# The pure packages, the simulation and internal/arch start no goroutines (internal/arch sees to
+# that): the race detector has nothing to find in their tests, and makes them ten times slower.
+UNRACED := compensation idempotency retry saga saga/history saga/machine saga/dsl saga/expr saga/compare saga/replay internal/arch internal/test/sim
 # The tests of these packages drive the real program, which they build themselves. The race detector
 # would look only at the tests, and take the processor that the program needs to keep its times. They
 # run before the others compile, for the same reason.
@@ -50,6 +50,11 @@ DRIVERS := internal/test/crash internal/test/examples internal/test/browser
 # The packages that take longest begin first, so that none of them is left at the end while a core
 # idles.
 LONGEST := cmd/recourse api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
+# Without debug information, tests are linked in two thirds of the time. vet is a target of its own.
+TEST  := $(GO) test -vet=off -ldflags=-w
+# Most tests wait most of the time, for leases and for other programs: each package runs two at the
+# same time for each core.
+CROWD := -p 3 -parallel $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -timeout 25m
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
@@ -57,14 +62,14 @@ drivers  = $(filter $(addprefix $(module)/,$(DRIVERS)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter $(module)/$(p),$(listed)))
 raced    = $(longest) $(filter-out $(unraced) $(drivers) $(longest),$(listed))
 test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
-	$(if $(unraced),$(GO) test -vet=off $(unraced))
-	$(if $(drivers),$(PG) $(GO) test -vet=off -p 3 -timeout 25m $(drivers))
-	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 3 -timeout 25m $(raced))
+	$(if $(unraced),$(TEST) $(unraced))
+	$(if $(drivers),$(PG) $(TEST) $(CROWD) $(drivers))
+	$(if $(strip $(raced)),$(PG) $(TEST) $(RACE) $(CROWD) $(raced))
 
 # What needs no database, server or second process.
 SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/cli ./internal/cli/config ./internal/cli/export ./internal/cli/remote ./internal/cli/view ./internal/story/... ./internal/costs/...
 test-short: ## run the tests of SHORT, without -race: the core and the checks of the code's structure
-	$(GO) test -vet=off $(SHORT)
+	$(TEST) $(SHORT)
 
 check: vet test-short ## run this before each commit: vet and test-short
 

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -367,9 +366,9 @@ func concurrent(f *ast.File) []string {
 	return found
 }
 
-// `make test` tests the pure packages and the simulation without the race detector, which cannot
-// find anything where there are no goroutines. Other packages' tests use them from several
-// goroutines.
+// `make test` tests the pure packages, the simulation and this package without the race detector,
+// which cannot find anything where there are no goroutines. Other packages' tests use them from
+// several goroutines.
 func TestUnracedPackages(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
@@ -378,7 +377,7 @@ func TestUnracedPackages(t *testing.T) {
 	_, line, _ := strings.Cut(string(makefile), "\nUNRACED := ")
 	line, _, _ = strings.Cut(line, "\n")
 	unraced := strings.Fields(line)
-	if want := append(slices.Clone(sequential), "internal/test/sim"); !slices.Equal(slices.Sorted(slices.Values(unraced)), slices.Sorted(slices.Values(want))) {
+	if want := append(slices.Clone(sequential), "internal/arch", "internal/test/sim"); !slices.Equal(slices.Sorted(slices.Values(unraced)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("UNRACED is %v in the Makefile, want %v", unraced, want)
 	}
 	for _, p := range list(t) {
@@ -521,25 +520,25 @@ func typed(t *testing.T, imp types.Importer, path string, s source) checked {
 	return c
 }
 
-// exported lists the files with the compiler's export data, by package.
-var exported = sync.OnceValues(func() (map[string]string, error) {
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"/...").Output()
-	files := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		files[path] = file
-	}
-	return files, err
-})
+// exported has the files with the compiler's export data, by package, once a test has asked for
+// one.
+var exported map[string]string
 
 // exportData finds the compiler's export data of each package that this module depends on.
 func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
 	t.Helper()
-	files, err := exported()
-	if err != nil {
-		t.Fatal(err)
+	if exported == nil {
+		out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"/...").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported = make(map[string]string)
+		for line := range strings.Lines(string(out)) {
+			path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			exported[path] = file
+		}
 	}
-	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
+	return func(path string) (io.ReadCloser, error) { return os.Open(exported[path]) }
 }
 
 func excused(fset *token.FileSet, f *ast.File, r *ast.RangeStmt) bool {

@@ -26,13 +26,17 @@ var archivePoints = []string{"archive.stored", "archive.read_back", "archive.ind
 // is left: each acknowledged saga is then in the archive, its journal is sound, and the database
 // and the archive together have all sagas.
 func TestArchiveCrashes(t *testing.T) {
+	t.Parallel()
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program := struck(t)
 			for _, point := range archivePoints {
 				for _, action := range []string{"kill", "error"} {
-					t.Run(point+" "+action, func(t *testing.T) { archiveCrash(t, program, db(t), point, action) })
+					t.Run(point+" "+action, func(t *testing.T) {
+						t.Parallel()
+						archiveCrash(t, program, db(t), point, action)
+					})
 				}
 			}
 		})
