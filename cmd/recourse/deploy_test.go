@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +358,65 @@ func TestServiceUnit(t *testing.T) {
 	if said := verifyUnit(t, strings.Replace(unit, "StateDirectory=", "StateDirektory=", 1)); !strings.Contains(said, "StateDirektory") {
 		t.Errorf("systemd-analyze verify does not notice a key that there is not: %q", said)
 	}
+}
+
+// dies is set in the environment of a process that is to panic.
+const dies = "RECOURSE_TEST_DIES"
+
+// The service unit restarts a program of Go that panics, whose exit code would be that of a wrong
+// flag, and not one with a wrong flag.
+func TestServiceUnitRestartsAfterAPanic(t *testing.T) {
+	if os.Getenv(dies) != "" {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			panic("on purpose")
+		}()
+		<-ended
+	}
+	t.Parallel()
+	unit := string(read(t, "../../deploy/systemd/recourse.service"))
+	set := unitValues(unit)
+	env := append(set["Environment"], dies+"=1")
+	prevented := slices.Collect(strings.FieldsSeq(strings.Join(set["RestartPreventExitStatus"], " ")))
+	self, err := os.Executable()
+	must(t, err)
+	ends := func(env []string) string {
+		cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestServiceUnitRestartsAfterAPanic$")
+		cmd.Env, cmd.Dir = env, t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if failed := (*exec.ExitError)(nil); !errors.As(err, &failed) || !strings.Contains(string(out), "on purpose") {
+			t.Fatalf("the process does not panic: %v\n%s", err, out)
+		}
+		return strconv.Itoa(cmd.ProcessState.ExitCode()) // -1: by a signal
+	}
+	if code := ends([]string{dies + "=1"}); code != strconv.Itoa(cli.Usage) {
+		t.Errorf("without the environment of the unit, a panic ends with %s", code)
+	}
+	if code := ends(env); slices.Contains(prevented, code) {
+		t.Errorf("a panic ends with %s, after which the unit does not restart the program", code)
+	}
+	if !slices.Contains(prevented, strconv.Itoa(cli.Usage)) {
+		t.Errorf("a wrong flag has the unit restart the program without end")
+	}
+	if got := set["Restart"]; !slices.Equal(got, []string{"on-failure"}) {
+		t.Errorf("Restart=%s", got)
+	}
+	// A dump of the memory would bring secrets to the disk.
+	if got := set["LimitCORE"]; !slices.Equal(got, []string{"0"}) {
+		t.Errorf("LimitCORE=%s", got)
+	}
+}
+
+// unitValues returns the values of each key of a service unit.
+func unitValues(unit string) map[string][]string {
+	set := make(map[string][]string)
+	for line := range strings.Lines(unit) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			set[name] = append(set[name], value)
+		}
+	}
+	return set
 }
 
 // verifyUnit returns the complaints of systemd-analyze about a service unit.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -174,7 +175,11 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, site siteOpti
 	log := site.Log
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
+		code := cli.Usage
+		if errors.Is(err, syscall.EADDRINUSE) {
+			code = cli.Conflict // it may be free soon, so a supervisor should try again
+		}
+		return cli.Exit(code, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
 	}
 	address := "http://" + listener.Addr().String()
 	if n.notices != nil && n.notices.URL == "" {
