@@ -113,7 +113,7 @@ func (c *Cron) fire(ctx context.Context) error {
 	for _, s := range due {
 		from, e := c.begun(ctx, s, fired[s.name])
 		if e == nil {
-			e = c.catchUp(ctx, s, from, now)
+			e = c.catchUp(ctx, s, span{from, fired[s.name], fired[s.name+cutShort], now})
 		}
 		switch {
 		case errors.Is(e, journal.ErrNotNewest): // the next read returns the valid version
@@ -148,9 +148,42 @@ func (c *Cron) begun(ctx context.Context, s schedule, fired time.Time) (time.Tim
 	return first.Published, nil
 }
 
-// catchUp fires a schedule's times after from, up to now.
-func (c *Cron) catchUp(ctx context.Context, s schedule, from, now time.Time) error {
-	for _, at := range times(s.trigger.Cron, from, now) {
+// cutShort follows the name of a schedule in Schedules: when the last catch-up began that did not
+// fire for each time. Without it, one that is interrupted would begin to count once more. No
+// schedule has such a name.
+const cutShort = " cut short"
+
+// span is the time that a schedule catches up with.
+type span struct {
+	from  time.Time // the schedule fires after it
+	fired time.Time // when the schedule last fired; zero: never
+	cut   time.Time // when its last catch-up began that did not fire for each time; zero: never
+	now   time.Time
+}
+
+// times returns the times of a schedule to fire, the oldest first. cut reports that there were too
+// many for each to fire. If it was interrupted, the times are what is left of it.
+func (sp span) times(c *saga.Cron) (list []time.Time, cut bool) {
+	// A schedule that begins with a version has nothing to do with an earlier catch-up.
+	if c.CatchUp == saga.CatchAll && !sp.cut.IsZero() && sp.from.Equal(sp.fired) {
+		whole := times(c, sp.cut, sp.now)
+		if len(whole) > MaxCatchUp && !sp.from.After(whole[MaxCatchUp-1]) {
+			return slices.DeleteFunc(whole, func(at time.Time) bool { return !at.After(sp.from) }), false
+		}
+	}
+	list = times(c, sp.from, sp.now)
+	return list, len(list) > MaxCatchUp
+}
+
+// catchUp fires a schedule's times in a span.
+func (c *Cron) catchUp(ctx context.Context, s schedule, sp span) error {
+	list, cut := sp.times(s.trigger.Cron)
+	if cut {
+		if err := c.starter.cfg.Store.SetFired(ctx, s.name+cutShort, sp.from); err != nil {
+			return err
+		}
+	}
+	for _, at := range list {
 		// The name of the schedule, not its index: the start may have been made by an earlier
 		// version, by a node that died before it noted the firing.
 		key := "cron:" + s.name + ":" + at.Format(time.RFC3339)

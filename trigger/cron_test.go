@@ -95,6 +95,77 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// A catch-up that is interrupted, wherever that is, fires as many times as another one: in the same
+// process, and in another one.
+func TestCatchUpThatIsInterrupted(t *testing.T) {
+	const back = "2026-04-02T11:00:00Z"
+	want := down(t, "30 * * * *", "all", back).inputs()
+	for notes := range 103 { // of the beginning and 101 times
+		for _, restart := range []bool{false, true} {
+			r := newRig(t)
+			c := NewCron(r.Starter)
+			r.publish("saga: d\ntriggers: [{cron: '30 * * * *', catch_up: all, input: '${event.time}'}]")
+			r.fire(c, "2026-03-02T08:30:00Z")
+			r.clock.set(back)
+			store := r.cfg.Store
+			r.cfg.Store = &tired{store, notes}
+			if err := c.fire(t.Context()); (err == nil) != (notes == 102) {
+				t.Fatal(notes, err)
+			}
+			r.cfg.Store = store
+			if restart {
+				r = another(t, r.clock, r.store)
+				c = NewCron(r.Starter)
+			}
+			r.fire(c, back)
+			if got := r.inputs(); !slices.Equal(got, want) {
+				t.Fatalf("after %d notes, restart %t: %d: %v … %v", notes, restart, len(got), got[min(99, len(got)-1):min(105, len(got))], got[len(got)-1])
+			}
+			// The next long time without a server begins with the last time that fired.
+			r.fire(NewCron(r.Starter), "2026-05-02T11:00:00Z")
+			if got := r.inputs(); len(got) != len(want)+101 || got[len(want)] != `d "2026-04-02T11:30:00Z"` {
+				t.Fatalf("after %d notes, restart %t, the next one: %d", notes, restart, len(got))
+			}
+		}
+	}
+}
+
+// tired is a store that notes some firings, and then fails.
+type tired struct {
+	Store
+	left int
+}
+
+func (s *tired) SetFired(ctx context.Context, name string, at time.Time) error {
+	if s.left--; s.left < 0 {
+		return errDied
+	}
+	return s.Store.SetFired(ctx, name, at)
+}
+
+// A schedule that was removed during a catch-up begins again with the version that has it again.
+func TestCatchUpOfAScheduleThatWasRemoved(t *testing.T) {
+	const hourly = "saga: d\ntriggers: [{cron: '30 * * * *', catch_up: all, input: '${event.time}'}]"
+	r := newRig(t)
+	r.publish(hourly)
+	r.fire(NewCron(r.Starter), "2026-03-02T08:30:00Z")
+	r.clock.set("2026-04-02T11:00:00Z")
+	store := r.cfg.Store
+	r.cfg.Store = &tired{store, 10}
+	if err := NewCron(r.Starter).fire(t.Context()); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	r.cfg.Store = store
+	before := len(r.inputs())
+	r.publish("saga: d")
+	r.publish(hourly)
+	again := another(t, r.clock, r.store)
+	again.fire(NewCron(again.Starter), "2026-04-02T13:31:00Z")
+	if got := again.inputs(); len(got) != before+3 || got[before] != `d "2026-04-02T11:30:00Z"` {
+		t.Errorf("%v", got[before:])
+	}
+}
+
 // What a node has fired before it dies is not fired again, although it has not noted it.
 func TestCronAfterACrash(t *testing.T) {
 	r := newRig(t)
