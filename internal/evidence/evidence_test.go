@@ -248,6 +248,33 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// Of two anchors of the same end of a journal, one may not say when it may be deleted, in either
+// order: the row from which it was made was older.
+func TestSameEndTwice(t *testing.T) {
+	unknown, ended := head(saga(1), 4), head(saga(1), 4)
+	ended.DeleteAt = noon.Add(time.Hour)
+	earlier := head(saga(1), 3)
+	earlier.DeleteAt = noon
+	for n, heads := range [][]Head{{unknown, ended}, {ended, unknown}, {unknown, earlier, ended}, {ended, earlier, unknown}} {
+		c := NewChain(key(1), "c")
+		lines := make([]Line, len(heads))
+		var all Heads
+		for i, h := range heads {
+			lines[i] = c.Sign("n", noon, []Head{h}, false)
+			all.Add(h)
+		}
+		if got := problems(t, file(t, lines...), nil, noon.Add(2*time.Hour)); len(got) > 0 {
+			t.Errorf("order %d: %v", n, got)
+		}
+		if got := problems(t, file(t, lines...), nil, noon.Add(time.Minute)); len(got) != 1 || !strings.Contains(got[0], "is to be kept until") {
+			t.Errorf("order %d, before that: %v", n, got)
+		}
+		if got := all.Take(); len(got) != 1 || got[0].Seq != 4 || !got[0].DeleteAt.Equal(ended.DeleteAt) {
+			t.Errorf("order %d: %v is anchored", n, got)
+		}
+	}
+}
+
 // A file has lines as a sink got them: events, also other ones. A line that a crash has cut is
 // ignored, and its anchor's number is missing.
 func TestRead(t *testing.T) {

@@ -23,7 +23,8 @@ type Heads struct {
 	dropped int
 }
 
-// Add adds the end of a journal. Of one journal it keeps the longest. At the limit it drops the
+// Add adds the end of a journal. Of one journal it keeps the longest, and of the same length one
+// that says when it may be deleted. At the limit it drops the
 // ends of further journals. half reports that this head makes it half full, so that the heads
 // should be anchored soon.
 func (c *Heads) Add(h Head) (half bool) {
@@ -37,7 +38,7 @@ func (c *Heads) Add(h Head) (half bool) {
 	switch {
 	case !ok && len(c.last) >= most:
 		c.dropped++
-	case !ok || h.Seq > old.Seq:
+	case !ok || h.Seq > old.Seq, h.Seq == old.Seq && !h.DeleteAt.IsZero():
 		c.last[h.Saga] = h
 	}
 	return !ok && len(c.last) == most/2

@@ -106,7 +106,7 @@ func (s *Signer) left(ctx context.Context, since time.Time) error {
 
 // end collects the end of a saga's journal. Its row may be older than its last record.
 func (s *Signer) end(ctx context.Context, h *journal.Head) error {
-	head := Head{Saga: h.ID, DeleteAt: h.DeleteAt}
+	head, ended := Head{Saga: h.ID, DeleteAt: h.DeleteAt}, false
 	for after := max(h.Seq-1, 0); ; after = head.Seq {
 		records, err := s.cfg.Store.Records(ctx, h.ID, after, recordsPage)
 		if err != nil {
@@ -117,10 +117,20 @@ func (s *Signer) end(ctx context.Context, h *journal.Head) error {
 		}
 		if n := len(records); n > 0 {
 			head.Seq, head.Hash = records[n-1].Seq, records[n-1].Hash
+			ended = records[n-1].Kind == journal.Finished
 		}
 		if len(records) < recordsPage {
 			break
 		}
+	}
+	if ended && head.Seq > h.Seq { // the row is of a time when the saga had not ended
+		now, err := s.cfg.Store.Saga(ctx, h.ID)
+		if errors.Is(err, journal.ErrNotFound) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		head.DeleteAt = now.DeleteAt
 	}
 	if head.Seq > 0 {
 		s.add(head)

@@ -212,7 +212,8 @@ func (s *Set) Missing(now time.Time) (list []Problem) {
 		if s.seen[saga] {
 			continue
 		}
-		last := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.Seq, b.Seq) })
+		// The same end may be anchored twice, at first without the time of deletion.
+		last := slices.MaxFunc(points, func(a, b point) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.DeleteAt.Compare(b.DeleteAt)) })
 		if !last.DeleteAt.IsZero() && !last.DeleteAt.After(now) {
 			s.count.Expired++
 			continue

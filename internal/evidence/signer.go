@@ -24,6 +24,7 @@ type Store interface {
 	Fired(ctx context.Context) (map[string]time.Time, error)
 	SetFired(ctx context.Context, name string, at time.Time) error
 	Nodes(ctx context.Context) ([]journal.NodeInfo, error)
+	Saga(ctx context.Context, id uuid.UUID) (journal.Head, error)
 	Sagas(ctx context.Context, f journal.Filter) (journal.Listed, error)
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error)
 }

@@ -288,6 +288,38 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
+// If a saga ends between the list of sagas and the read of its journal, its anchor says when it may
+// be deleted.
+func TestLeftBehindThatHasJustEnded(t *testing.T) {
+	r := newRig(t)
+	_, err := r.store.Register(t.Context(), "dead", time.Hour)
+	r.must(err)
+	id := uuid.Must(uuid.NewV7AtTime(r.now))
+	records := written(id, 2, "10.50")
+	end := journal.Record{Seq: 3, At: noon, Kind: journal.Finished, Node: "n", Data: []byte(`{"status":"succeeded"}`)}
+	journal.Seal(id, records[1].Hash, &end)
+	for _, a := range []journal.Append{
+		{Saga: id, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: r.now}, Records: records, Row: &journal.Row{Status: "running", Seq: 2, UpdatedAt: r.now}},
+		{Saga: id, Records: []journal.Record{end}, Row: &journal.Row{Status: "succeeded", Seq: 3, UpdatedAt: r.now, EndedAt: r.now, DeleteAt: r.now.Add(time.Hour)}, Release: true},
+	} {
+		before, err := r.store.Saga(t.Context(), id)
+		if a.Start == nil {
+			r.must(err)
+		}
+		results, err := r.store.Append(t.Context(), "dead", []journal.Append{a})
+		r.must(err)
+		r.must(results[0].Err)
+		if a.Start != nil {
+			continue
+		}
+		s := r.signer()
+		r.must(s.end(t.Context(), &before))
+		if got := s.heads.Take(); len(got) != 1 || got[0].Seq != 3 || !got[0].DeleteAt.Equal(r.now.Add(time.Hour)) {
+			t.Errorf("anchored: %+v", got)
+		}
+	}
+}
+
 // What a node has left is also anchored if its successor cannot look for it at first.
 func TestLeftBehindFoundLater(t *testing.T) {
 	r := newRig(t)
