@@ -37,10 +37,13 @@ type Config struct {
 }
 
 const (
-	batch  = 100         // events claimed at once for one sink
-	room   = 10 * batch  // events that wait in memory for one sink
-	lease  = time.Minute // how long they are claimed
-	margin = 5 * time.Second
+	batch = 100        // events claimed at once for one sink
+	room  = 10 * batch // events that wait in memory for one sink
+	// roomBytes is how many bytes of events may be in memory for one sink before no more are
+	// claimed: an event may have 256 KiB, so their number alone is no bound.
+	roomBytes = 8 << 20
+	lease     = time.Minute // how long they are claimed
+	margin    = 5 * time.Second
 	// lookAgain is how often a node looks for events of sinks that it does not have.
 	lookAgain = 5 * time.Minute
 	grace     = 5 * time.Second // for requests in flight at shutdown
@@ -140,7 +143,7 @@ func discard(queue <-chan queued) {
 func (o *Outbox) claim(ctx context.Context) (more bool) {
 	var sinks []string
 	for _, w := range o.order {
-		if len(w.queue) <= room-batch {
+		if len(w.queue) <= room-batch && w.held.Load() < roomBytes {
 			sinks = append(sinks, w.Name)
 		}
 	}
@@ -155,7 +158,9 @@ func (o *Outbox) claim(ctx context.Context) (more bool) {
 	o.logOutage(err)
 	claimed := make(map[string]int, len(sinks))
 	for _, d := range list {
-		o.workers[d.Sink].queue <- queued{d, until}
+		w := o.workers[d.Sink]
+		w.held.Add(int64(len(d.Data)))
+		w.queue <- queued{d, until}
 		claimed[d.Sink]++
 		more = more || claimed[d.Sink] == batch
 	}

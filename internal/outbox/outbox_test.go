@@ -565,3 +565,38 @@ func TestFarBehind(t *testing.T) {
 	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "slow", URL: slow.URL}, {Name: "fast", URL: fast.URL}}})
 	fast.next(t)
 }
+
+// Of large events for a slow sink, few are in memory. Another sink's are claimed meanwhile, and the
+// slow one's again as soon as it has taken some.
+func TestLargeEventsOfASlowSink(t *testing.T) {
+	c := newClock()
+	s := c.store()
+	large := `{"type":"a","data":"` + strings.Repeat("x", 128<<10) + `"}`
+	for range 5 * batch {
+		event(t, s, large, "slow")
+	}
+	o := New(Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "slow", URL: "http://127.0.0.1:1/", Types: []string{"b"}}, {Name: "fast", URL: "http://127.0.0.1:1/"}}})
+	slow, fast := o.order[0], o.order[1]
+	for range 10 {
+		o.claim(t.Context())
+	}
+	if n, most := len(slow.queue), roomBytes/len(large)+1+batch; n < batch || n > most {
+		t.Errorf("%d events wait in memory, of at most %d", n, most)
+	}
+	event(t, s, large, "fast")
+	o.claim(t.Context())
+	if len(fast.queue) != 1 {
+		t.Errorf("the other sink has %d events", len(fast.queue))
+	}
+	before := len(slow.queue)
+	close(slow.queue)
+	slow.run(t.Context()) // the sink does not want this type
+	if slow.held.Load() != 0 {
+		t.Errorf("%d bytes count after %d events", slow.held.Load(), before)
+	}
+	slow.queue = make(chan queued, room)
+	o.claim(t.Context())
+	if len(slow.queue) == 0 {
+		t.Error("no further events are claimed")
+	}
+}

@@ -63,6 +63,7 @@ type worker struct {
 	Sink
 	*Outbox
 	queue chan queued
+	held  atomic.Int64 // bytes of the events that are queued or in delivery
 
 	delivered, failed, dropped atomic.Int64
 	failing                    atomic.Bool
@@ -81,6 +82,7 @@ func (w *worker) run(ctx context.Context) {
 		if ctx.Err() == nil && time.Until(q.until) > w.cfg.Timeout+margin {
 			w.deliver(ctx, q.Delivery)
 		}
+		w.held.Add(-int64(len(q.Data)))
 	}
 }
 
