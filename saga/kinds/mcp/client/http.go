@@ -59,6 +59,8 @@ func greetHTTP(ctx context.Context, s *server, k *keys) (link, *failure) {
 func (l *httpLink) usable() bool     { return !l.ended.Load() }
 func (l *httpLink) revision() string { return l.speaks }
 func (l *httpLink) retire() bool     { return true } // requests in flight do not need the link
+func (l *httpLink) has(*keys) bool   { return true } // each request has its own
+func (l *httpLink) leave()           {}
 func (l *httpLink) close()           {}
 
 func (l *httpLink) request(ctx context.Context, method string, params map[string]any, name string, k *keys) (reply, *failure) {

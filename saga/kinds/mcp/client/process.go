@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -33,6 +34,7 @@ var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC
 // The process ends with this one: its stdin ends, and on Linux the kernel kills it.
 type process struct {
 	s      *server
+	keys   *keys // with which it was started
 	speaks string
 	cmd    *exec.Cmd
 	in     *os.File
@@ -46,13 +48,14 @@ type process struct {
 	mu      sync.Mutex
 	last    int64
 	waiting map[int64]chan reply
+	leaving bool   // it is closed when no request waits
 	why     string // why it is over; "": it is not
 	code    string
 }
 
 // startProcess starts the server's program and greets it.
 func startProcess(ctx context.Context, s *server, k *keys) (link, *failure) {
-	p := &process{s: s, errors: &tail{redact: k.redact}, writing: make(chan struct{}, 1), exited: make(chan struct{}), over: make(chan struct{}), waiting: make(map[int64]chan reply)}
+	p := &process{s: s, keys: k, errors: &tail{redact: k.redact}, writing: make(chan struct{}, 1), exited: make(chan struct{}), over: make(chan struct{}), waiting: make(map[int64]chan reply)}
 	if err := p.start(k); err != nil {
 		return nil, &failure{code: mcp.CodeNotReady, why: "the program of the server " + s.Name + " cannot be started: " + err.Error()}
 	}
@@ -133,6 +136,7 @@ func (p *process) greet(ctx context.Context, k *keys) *failure {
 }
 
 func (p *process) revision() string { return p.speaks }
+func (p *process) has(k *keys) bool { return maps.Equal(p.keys.values, k.values) }
 
 func (p *process) usable() bool {
 	select {
@@ -168,7 +172,11 @@ func (p *process) exchange(ctx context.Context, method string, params map[string
 	defer func() {
 		p.mu.Lock()
 		delete(p.waiting, id)
+		last := p.leaving && len(p.waiting) == 0
 		p.mu.Unlock()
+		if last {
+			go p.retire() // the reply does not wait for the end of the program
+		}
 	}()
 	text, err := encode(id, method, params)
 	if err != nil {
@@ -400,6 +408,13 @@ func (p *process) retire() bool {
 	p.mu.Unlock()
 	p.close()
 	return true
+}
+
+func (p *process) leave() {
+	p.mu.Lock()
+	p.leaving = true
+	p.mu.Unlock()
+	p.retire()
 }
 
 // close ends the process: its stdin ends, and after a while it is killed, with its children.

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 			if c, err := net.Dial("tcp", gate); err == nil { //nolint:gosec // the test listens there
 				_, _ = io.Copy(io.Discard, c) // until the test closes the connection
 			}
-			out = `{"content": [{"type": "text", "text": "booked"}]}`
+			out = fmt.Sprintf(`{"content": [{"type": "text", "text": "booked with a token of %d bytes"}]}`, len(os.Getenv("TOKEN")))
 		}
 		if q.ID != 0 {
 			fmt.Printf(`{"jsonrpc": "2.0", "id": %d, "result": %s}`+"\n", q.ID, out)
@@ -105,6 +105,74 @@ func TestBusyProgram(t *testing.T) {
 	_ = atWork.Close()
 	if a := <-last; a.Status != 200 || c.servers["s"].link == stuck {
 		t.Errorf("the call after that: %+v", a)
+	}
+}
+
+// A program whose secret was replaced is started again. A call that waits there gets its answer
+// first.
+func TestRotatedSecret(t *testing.T) {
+	gate, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	var secret atomic.Value
+	c := New(Config{MCP: mcp.Config{{Name: "s", Command: os.Args[0], Env: map[string]string{"GATE": gate.Addr().String(), "TOKEN": "${secrets.T}"}}},
+		Secret: func(string) (string, error) { return secret.Load().(string), nil }})
+	defer c.Close()
+	begin := func() (chan saga.Answer, net.Conn) {
+		t.Helper()
+		answer := make(chan saga.Answer, 1)
+		go func() { answer <- c.Call(t.Context(), book) }()
+		atWork, err := gate.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer, atWork
+	}
+	ends := func(answer chan saga.Answer, atWork net.Conn, token string) *process {
+		t.Helper()
+		_ = atWork.Close()
+		want := fmt.Sprintf("a token of %d bytes", len(token))
+		if a := <-answer; a.Status != 200 || !strings.Contains(string(a.Body), want) {
+			t.Errorf("%+v, want %s: %s", a, want, a.Body)
+		}
+		return c.servers["s"].link.(*process)
+	}
+	const first, second, third = "the-first-secret", "the-second-secret", "a-third-secret"
+	secret.Store(first)
+	slow, slowAtWork := begin()
+	old := c.servers["s"].link.(*process)
+	secret.Store(second)
+	next, atWork := begin()
+	now := ends(next, atWork, second)
+	if now == old || !old.usable() {
+		t.Error("the program in which a call waits was ended")
+	}
+	if ends(slow, slowAtWork, first) != now {
+		t.Error("the program was started again")
+	}
+	<-old.exited
+	next, atWork = begin()
+	if ends(next, atWork, second) != now {
+		t.Error("the program was started again, although its secret is the same")
+	}
+	secret.Store(third)
+	next, atWork = begin()
+	<-now.exited // no call waited there
+	last := ends(next, atWork, third)
+
+	// A node that stops ends also the programs with earlier secrets.
+	_, slowAtWork = begin()
+	defer slowAtWork.Close()
+	secret.Store(first)
+	next, atWork = begin()
+	ends(next, atWork, first)
+	c.Close()
+	select {
+	case <-last.exited:
+	default:
+		t.Error("a program with an earlier secret goes on")
 	}
 }
 

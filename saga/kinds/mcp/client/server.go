@@ -21,8 +21,13 @@ type link interface {
 	// usable reports whether a request can be sent, as far as is known.
 	usable() bool
 	revision() string
+	// has reports whether requests with these keys can be sent here: a program has the keys with
+	// which it was started.
+	has(k *keys) bool
 	// retire closes the link, unless another request waits for its reply there.
 	retire() bool
+	// leave closes the link as soon as no request waits for its reply there.
+	leave()
 	close()
 }
 
@@ -37,6 +42,7 @@ type server struct {
 
 	mu     sync.Mutex
 	link   link                 // nil: none
+	former []link               // those whose keys were replaced, and that calls may still use
 	tools  map[string]saga.Hint // nil: never listed
 	listed time.Time
 	closed bool
@@ -58,18 +64,34 @@ func (s *server) hint(tool string) saga.Hint {
 	return s.tools[tool]
 }
 
-func (s *server) current() (link, bool) {
+// current returns the link for requests with these keys, and whether its tools were listed
+// recently; nil if there is none.
+func (s *server) current(k *keys) (l link, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.link == nil || !s.link.usable() {
+	if s.link == nil || !s.link.usable() || !s.link.has(k) {
 		return nil, false
 	}
 	return s.link, s.cfg.Now().Sub(s.listed) < listFor
 }
 
+// replace forgets a link that was made with other keys than these. Its calls end there.
+func (s *server) replace(k *keys) {
+	s.mu.Lock()
+	l := s.link
+	if l == nil || l.has(k) {
+		s.mu.Unlock()
+		return
+	}
+	s.link = nil
+	s.former = append(slices.DeleteFunc(s.former, func(l link) bool { return !l.usable() }), l)
+	s.mu.Unlock()
+	l.leave()
+}
+
 // ready returns a link to the server, whose tools are known. A failure means that no call was sent.
 func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
-	if l, fresh := s.current(); fresh {
+	if l, fresh := s.current(k); fresh {
 		return l, nil
 	}
 	select {
@@ -78,7 +100,7 @@ func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
 		return nil, &failure{code: mcp.CodeNotReady, why: "the server did not answer the greeting in time"}
 	}
 	defer func() { <-s.greeting }()
-	l, fresh := s.current()
+	l, fresh := s.current(k)
 	if fresh {
 		return l, nil
 	}
@@ -94,6 +116,7 @@ func (s *server) ready(ctx context.Context, k *keys) (link, *failure) {
 			return nil, f
 		}
 	}
+	s.replace(k)
 	if s.address != nil {
 		l, f = greetHTTP(ctx, s, k)
 	} else {
@@ -140,10 +163,13 @@ func (s *server) outdated() {
 
 func (s *server) close() {
 	s.mu.Lock()
-	l := s.link
-	s.link, s.closed = nil, true
+	links := s.former
+	if s.link != nil {
+		links = append(links, s.link)
+	}
+	s.link, s.former, s.closed = nil, nil, true
 	s.mu.Unlock()
-	if l != nil {
+	for _, l := range links {
 		l.close()
 	}
 }
