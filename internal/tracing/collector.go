@@ -211,8 +211,19 @@ func (c *collector) refusal(resp *http.Response, reply []byte) error {
 	return fmt.Errorf("the collector at %s responded %s: %.500q", c.url.Host, resp.Status, reply)
 }
 
-// partialSuccess returns an error if an ExportTraceServiceResponse (partial_success = 1) says that
-// spans were rejected (rejected_spans = 1, error_message = 2).
+// partly is the error of an export that the collector has accepted in part, or with a warning. It
+// does not want the spans again.
+type partly struct {
+	rejected uint64 // spans; 0: it has accepted all of them, and the message is a warning
+	message  []byte
+}
+
+func (p partly) Error() string {
+	return fmt.Sprintf("the collector rejected %d spans: %.500q", p.rejected, p.message)
+}
+
+// partialSuccess returns a partly if an ExportTraceServiceResponse (partial_success = 1) says that
+// spans were rejected (rejected_spans = 1, error_message = 2), or has a warning.
 func partialSuccess(reply []byte) error {
 	var rejected uint64
 	var message []byte
@@ -237,7 +248,7 @@ func partialSuccess(reply []byte) error {
 	if rejected == 0 && len(message) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the collector rejected %d spans: %.500q", rejected, message)
+	return partly{rejected, message}
 }
 
 // field returns the bytes of a field of a message, nil if it has none.

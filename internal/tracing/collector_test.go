@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -147,6 +149,48 @@ func TestCollectorReplies(t *testing.T) {
 			}
 			if dropped := tr.Dropped() > 0; dropped != tt.dropped || !dropped && n.Load() < tt.requests {
 				t.Errorf("%d requests, %d spans dropped", n.Load(), tr.Dropped())
+			}
+		})
+	}
+}
+
+// Of a request that is accepted in part, only the rejected spans count as dropped. A warning is no
+// rejection: it is logged once.
+func TestPartialSuccess(t *testing.T) {
+	p := played(t)
+	total := int64(len(exported(t, p, nil, p.Records)))
+	for _, tt := range []struct {
+		name, body string
+		batch      int
+		dropped    int64
+		logged     string
+	}{
+		{"two of the spans", "\x0a\x06\x08\x02\x12\x02no", 1 << 20, 2, "spans=2 "},
+		{"two of the spans, no reason", "\x0a\x02\x08\x02", 1 << 20, 2, "spans=2 "},
+		{"more than there are", "\x0a\x03\x08\xff\x7f", 1 << 20, total, "are dropped"},
+		{"a warning for each span", "\x0a\x05\x12\x03old", 1, 0, "old"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+				_, _ = io.WriteString(w, tt.body)
+			}))
+			t.Cleanup(s.Close)
+			export, err := tracing.Exporter(t.Context(), s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var logged bytes.Buffer
+			tr := tracing.New(tracing.Config{Export: export, Batch: tt.batch, Every: time.Hour, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+			feed(tr, p, 0)
+			if err := tr.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if tr.Dropped() != tt.dropped || tr.Exported() != total-tt.dropped {
+				t.Errorf("%d spans are dropped and %d exported, of %d", tr.Dropped(), tr.Exported(), total)
+			}
+			if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, tt.logged) {
+				t.Errorf("the log has\n%s", text)
 			}
 		})
 	}

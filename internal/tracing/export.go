@@ -70,19 +70,35 @@ func (t *Tracer) export() {
 	t.build.batch = nil
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Patience)
 	defer cancel()
-	err := t.send(ctx, batch)
+	lost, err := t.outcome(len(batch), t.send(ctx, batch))
 	switch {
 	case err != nil && !t.failing:
-		t.log.Warn("spans could not be exported, and are dropped: look at the collector, and at --otlp-endpoint", "spans", len(batch), "error", err)
+		t.log.Warn("spans could not be exported, and are dropped: look at the collector, and at --otlp-endpoint", "spans", lost, "error", err)
 	case err == nil && t.failing:
 		t.log.Info("spans are exported again")
 	}
 	t.failing = err != nil
-	if t.failing {
-		t.dropped.Add(int64(len(batch)))
-		return
+	t.dropped.Add(int64(lost))
+	t.exported.Add(int64(len(batch) - lost))
+}
+
+// outcome returns how many spans of an export are lost, and why. It logs the first warning of the
+// collector.
+func (t *Tracer) outcome(sent int, err error) (lost int, _ error) {
+	part := partly{}
+	switch {
+	case err == nil:
+		return 0, nil
+	case !errors.As(err, &part):
+		return sent, err
+	case part.rejected > 0:
+		return int(min(part.rejected, uint64(sent))), err
 	}
-	t.exported.Add(int64(len(batch)))
+	if !t.warned {
+		t.warned = true
+		t.log.Warn("the collector accepts the spans, but has a warning; further warnings are not logged", "warning", fmt.Sprintf("%.500q", part.message))
+	}
+	return 0, nil
 }
 
 // The delays between tries to reach a collector.

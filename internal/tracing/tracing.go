@@ -55,7 +55,8 @@ type Tracer struct {
 
 	exported, dropped atomic.Int64
 	held              atomic.Int64
-	failing           bool
+	failing           bool // the last export has lost spans
+	warned            bool // a warning of the collector was logged
 
 	mu     sync.Mutex
 	states map[uuid.UUID]*sagaState
