@@ -58,6 +58,7 @@ func TestMistakes(t *testing.T) {
 		{"bad DSN", []string{"serve", "--database", "postgres://u:secretword@h:port/d"}, cli.Usage, "not a PostgreSQL URL"},
 		{"PostgreSQL is down", []string{"serve", "--database", "postgres://u:secretword@127.0.0.1:1/d"}, cli.Unreachable, "cannot be reached"},
 		{"port in use", []string{"serve", "--database", db, "--listen", taken.Addr().String()}, cli.Conflict, "address already in use"},
+		{"port for profiles in use", []string{"serve", "--database", db, "--listen", "127.0.0.1:0", "--debug-listen", taken.Addr().String()}, cli.Conflict, "address already in use"},
 		{"open to all", []string{"serve", "--database", db, "--listen", ":0"}, cli.Usage, "recourse keys create --role admin"},
 		{"no address", []string{"serve", "--database", db, "--listen", "8080"}, cli.Usage, "host:port"},
 		{"bad egress", []string{"serve", "--database", db, "--egress-allow", "169.254.169.254"}, cli.Usage, "always denied"},

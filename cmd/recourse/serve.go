@@ -175,11 +175,7 @@ func (c *serveCmd) serve(ctx context.Context, a *cli.App, n *node, site siteOpti
 	log := site.Log
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		code := cli.Usage
-		if errors.Is(err, syscall.EADDRINUSE) {
-			code = cli.Conflict // it may be free soon, so a supervisor should try again
-		}
-		return cli.Exit(code, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
+		return cli.Exit(listenCode(err), fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
 	}
 	address := "http://" + listener.Addr().String()
 	if n.notices != nil && n.notices.URL == "" {
@@ -260,6 +256,15 @@ func shutDown(server *http.Server) {
 	}
 }
 
+// listenCode returns the exit code of an error of net.Listen. An address in use may be free soon, so
+// a supervisor should try again.
+func listenCode(err error) int {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return cli.Conflict
+	}
+	return cli.Usage
+}
+
 // serveProfiles serves profiles on --debug-listen, if it is given, until stop is called.
 func (c *serveCmd) serveProfiles(log *slog.Logger) (stop func(), err error) {
 	if c.DebugListen == "" {
@@ -267,7 +272,7 @@ func (c *serveCmd) serveProfiles(log *slog.Logger) (stop func(), err error) {
 	}
 	l, err := net.Listen("tcp", c.DebugListen)
 	if err != nil {
-		return nil, cli.Exit(cli.Usage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
+		return nil, cli.Exit(listenCode(err), fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
 	}
 	server := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // ends by Close
