@@ -256,8 +256,8 @@ func shutDown(server *http.Server) {
 	}
 }
 
-// listenCode returns the exit code of an error of net.Listen. An address in use may be free soon, so
-// a supervisor should try again.
+// listenCode returns the exit code of an error of net.Listen. An address in use may be free soon,
+// so a supervisor should try again.
 func listenCode(err error) int {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return cli.Conflict
