@@ -275,6 +275,8 @@ func TestWarnings(t *testing.T) {
 		{"compensation of the pivot in doubt", step("a", put+", pivot: true, "+undo) + step("b", get), nil},
 		{"compensation of the pivot's success", step("a", put+", pivot: true, "+undoOK) + step("b", get), []string{"dead-compensation a"}},
 		{"compensation of the last step's success", step("a", put+", "+undoOK), []string{"dead-compensation a"}},
+		{"compensation of the last step's success, which may run later", step("a", put+", compensate: {http: DELETE https://a.example/, on: succeeded, undo_within: 1h}"), nil},
+		{"compensation of the pivot's success, which may not", step("a", put+", pivot: true, compensate: {http: DELETE https://a.example/, on: succeeded, undo_within: 1h}"), []string{"dead-compensation a"}},
 		{"compensation of the last step", step("a", put+", "+undo), nil},
 		{"compensation of a set", step("a", "set: 1, "+undo) + step("b", get), []string{"dead-compensation a"}},
 		{"compensation of a read in doubt", step("a", get+", compensate: {http: DELETE https://a.example/, on: in_doubt}") + step("b", get), []string{"dead-compensation a"}},

@@ -291,7 +291,7 @@ func (w *warner) dead(s *saga.Step, rest ahead, pivoted bool) {
 		why = "once the pivot has succeeded nothing is undone"
 	case call.ReadOnly() && !c.Applies(journal.Succeeded):
 		why = "a read is never in doubt"
-	case onlySuccess && rest.any == nil:
+	case onlySuccess && rest.any == nil && c.UndoWithin == 0: // else a saga that succeeded may be undone
 		why = "it is the last step, so nothing fails after it has succeeded"
 	default:
 		return
