@@ -287,7 +287,10 @@ func TestKeysThatExistAreRequired(t *testing.T) {
 		}
 	}
 	open(false)
-	x.do("GET", "/v1/sagas", "", foreign).problem(403, "forbidden_host")
+	p := x.do("GET", "/v1/sagas", "", foreign).problem(403, "forbidden_host")
+	if want := "use a loopback name or an IP address, or create an API key"; !strings.Contains(p.Detail, want) || strings.Contains(p.Detail, "server's hosts") {
+		t.Errorf("got %q, which must say %q, and name no setting that no flag sets", p.Detail, want)
+	}
 	refuses.Store(true)
 	open(false) // without a new check there is no key
 	refuses.Store(false)

@@ -38,7 +38,7 @@ func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 // fromElsewhere returns a problem if a web page of another site may have sent the request.
 func (s *server) fromElsewhere(r *http.Request) error {
 	if !s.ownHost(r.Host) {
-		return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or create an API key, so that keys are required", r.Host)
+		return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, or create an API key, so that keys are required", r.Host)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r) {
 		return fail("forbidden_origin", "the Origin header is %.100q, which is not this server: call it from a program, or from its own page", origin)
