@@ -17,15 +17,16 @@ const codeBudget = "budget_exhausted"
 // as all other counting of the attempt.
 const slow = time.Second
 
-// ofModels is the kind of step whose responses report token usage.
-const ofModels = "llm"
+// ofModels reports whether the responses to steps of a kind report token usage: those of llm steps,
+// and those to what agents ask models in their sessions.
+func ofModels(kind string) bool { return kind == "llm" || kind == "ask" }
 
 func (r *reader) intent(e *history.Event) {
 	if e.Attempt == 0 { // a wait
 		return
 	}
 	kind := r.kind(e.Track)
-	if kind != ofModels {
+	if !ofModels(kind) {
 		r.t.journal.Drop(e.Track)
 	}
 	if e.Attempt > 1 && !e.Track.Check {
@@ -77,7 +78,7 @@ func (r *reader) attempt(e *history.Event) {
 			r.observe(h, took.Seconds())
 		}
 	}
-	if kind == ofModels {
+	if ofModels(kind) {
 		r.use(e)
 	}
 }

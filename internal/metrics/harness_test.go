@@ -23,6 +23,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/ask"
 	"recourse/saga/kinds/llm"
 	"recourse/saga/machine"
 )
@@ -156,7 +157,7 @@ type node struct {
 func start(t testing.TB, store journal.Store, def *saga.Definition, s *script, m *metrics.Metrics) *node {
 	t.Helper()
 	n := &node{m: m, store: store}
-	n.Engine = engine.New(engine.Config{Store: store, Definitions: definitions{def}, Callers: map[string]engine.Caller{"http": s, "llm": s},
+	n.Engine = engine.New(engine.Config{Store: store, Definitions: definitions{def}, Callers: map[string]engine.Caller{"http": s, "llm": s, ask.Kind: s},
 		Observers: []engine.Observer{m}, Meter: m, Poll: 5 * time.Millisecond, ParkAfter: 20 * time.Millisecond, Drain: 5 * time.Second, Lease: 300 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

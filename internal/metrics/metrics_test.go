@@ -261,8 +261,9 @@ func TestCurrenciesAreBounded(t *testing.T) {
 	}
 }
 
-// The lives and the calls of an agent's session are counted once, on whichever node they end.
-func TestSessionCounts(t *testing.T) {
+// agentSession returns the definition of an agent's sessions, which may call the action charge.
+func agentSession(t *testing.T) *saga.Definition {
+	t.Helper()
 	const action = "action: charge\nagents: auto\nhttp: POST http://x/charge\nin_doubt: retry\nretry: none\ncompensate: {http: POST http://x/refund}\n"
 	options := dsl.Options{Kinds: kinds.All()}
 	options.Actions = func(_ string, version int) (*saga.Action, error) {
@@ -278,6 +279,12 @@ func TestSessionCounts(t *testing.T) {
 	if errs != nil {
 		t.Fatal(errs)
 	}
+	return def
+}
+
+// The lives and the calls of an agent's session are counted once, on whichever node they end.
+func TestSessionCounts(t *testing.T) {
+	def := agentSession(t)
 	m, store := metrics.New(metrics.Config{}), open()
 	s := &script{answers: map[string][]saga.Answer{"charge": {status(200), status(422), status(200)}}}
 	n := start(t, store, def, s, m)
@@ -311,5 +318,29 @@ func TestSessionCounts(t *testing.T) {
 	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "session_") })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The tokens of an agent's own requests to a model are counted as those of llm steps are.
+func TestSessionTokens(t *testing.T) {
+	def := agentSession(t)
+	m := metrics.New(metrics.Config{})
+	answer := saga.Answer{Sent: true, Status: 200, Body: []byte(`{"whole":true,"tokens":{"input":10,"output":20}}`), Content: []byte(`{}`)}
+	n := start(t, open(), def, &script{answers: map[string][]saga.Answer{"completions": {answer}}}, m)
+	id := n.begin(t, def)
+	for _, do := range []saga.Operation{saga.Attach{Token: "aa"}, saga.AskModel{Life: 1, Identity: "i", Input: []byte(`{"route":"openai/chat/completions","model":"small"}`)}} {
+		message, err := saga.Command{Do: do}.Message(uuid.Must(uuid.NewV7()), id)
+		if err := errors.Join(err, n.Send(t.Context(), message)); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the command is read", func() bool { return n.folded(t, id, message.ID) })
+	}
+	within(t, "the request has ended", func() bool { return read(t, m)["attempts_total{class=succeeded,definition=~s,kind=ask,way=do}"] == 1 })
+	n.stop()
+	got := read(t, m)
+	for name, want := range map[string]float64{"tokens_total{definition=~s,direction=input,model=small}": 10, "tokens_total{definition=~s,direction=output,model=small}": 20} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
 	}
 }
