@@ -304,6 +304,10 @@ func TestPlan(t *testing.T) {
 		if len(p.Steps) != 1 || string(p.Steps[0].Output) != "19.10" {
 			t.Errorf("%+v", p)
 		}
+		x.do("POST", "/v1/plan", `{"definition": {"saga": "tool", "steps": [{"id": "a", "mcp": {"server": "shop", "tool": "book", "arguments": {"n": 1}}, "compensate": "none"}]}}`).want(200).into(&p)
+		if r := p.Steps[0].Request; r == nil || r.Tool == nil || r.Tool.Tool != "book" || r.Tool.Meta[saga.KeyMeta] == "" {
+			t.Errorf("%+v", p.Steps[0])
+		}
 		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {"amount": "much"}}`).problem(422, "invalid_plan")
 		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {"amount": 1}, "stubs": {"chrage": 1}}`).problem(422, "invalid_plan")
 		x.do("POST", "/v1/plan", `{"definition": "saga: x\nstep: []", "input": {}}`).problem(422, "invalid_definition")
@@ -313,4 +317,16 @@ func TestPlan(t *testing.T) {
 			t.Errorf("planning did something: %s", d)
 		}
 	})
+}
+
+// The request of a `run` step says which part of the budget its child gets.
+func TestChildBudgetIsInTheContract(t *testing.T) {
+	x := newFixture(t)
+	x.publish("saga: small\nsteps: [{id: a, set: 1}]\n")
+	x.publish("saga: large\nbudget: 2 USD\nsteps: [{id: a, run: small}]\n")
+	v := x.do("POST", "/v1/sagas", `{"definition": "large"}`, header{"Prefer", "wait=20"}).want(201).saga()
+	got := x.do("GET", "/v1/sagas/"+v.ID+"/steps/a", "").want(200)
+	if want := `"budget":{"amount":"2","currency":"USD"}`; !strings.Contains(string(got.Body), want) {
+		t.Errorf("no %s in %s", want, got.Body)
+	}
 }
