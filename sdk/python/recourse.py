@@ -385,7 +385,7 @@ class Session:
             time.sleep(0.2)
 
     def commit(self, output: Any = None) -> None:
-        """Ends the session once its calls have ended. Nothing of it is undone after that."""
+        """Ends the session once its calls have ended. Only a later undo of all of it can follow, within `undo_within`."""
         while True:
             try:
                 self._request("POST", "/commit", {} if output is None else {"output": output})

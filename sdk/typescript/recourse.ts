@@ -417,7 +417,7 @@ export class Session {
     }
   }
 
-  /** Ends the session once its calls have ended. Nothing of it is undone after that. */
+  /** Ends the session once its calls have ended. Only a later undo of all of it can follow, within `undo_within`. */
   async commit(output?: unknown): Promise<void> {
     for (; ; await sleep(500)) {
       try {

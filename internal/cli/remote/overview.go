@@ -27,7 +27,8 @@ type Stats struct {
 	} `json:"nodes"`
 }
 
-// The statuses of live sagas, those that need a person first; and the terminal ones.
+// The statuses of live sagas, those that are not on their way to the goal first; and the terminal
+// ones.
 var (
 	UrgentStatuses = []string{string(saga.Stuck), string(saga.Undoing)}
 	UsualStatuses  = []string{string(saga.Running), string(saga.Waiting), string(saga.PausedStatus)}
@@ -39,7 +40,7 @@ type overview struct {
 	client  *Client
 	stats   Stats
 	oldest  map[string]time.Time // the oldest inbox entry, by kind
-	sagas   []machine.View       // live sagas, those that need a person first, then the newest
+	sagas   []machine.View       // live sagas: UrgentStatuses, then the others, each the newest first
 	steps   map[string]stepSeen  // by saga
 	totals  []total              // totals of the last frames
 	cost    []retry.Money        // today's costs, by currency
