@@ -52,17 +52,18 @@
 //
 // # Idempotency keys
 //
-// Every POST accepts an Idempotency-Key. Its scope is the name of the caller, not the API key, so a
+// A POST accepts an Idempotency-Key, except in an open session, where only the begin of an own step
+// and a fork do, and at /llm and /mcp. Its scope is the name of the caller, not the API key, so a
 // client that rotates its API key can still repeat a request safely. There are two mechanisms:
 //
 //   - The saga itself stores the key of its start (start.go, byKey), in the same commit. The key
 //     lives as long as the saga. Therefore POST /v1/sagas is not marked keyed. In a batch
 //     (start_batch.go) each start has its own key.
-//   - For every other POST, idempotent reserves the key in the store before the handler runs,
-//     buffers the response, and stores it before the client gets it. Only successes are stored: a
-//     refused request did nothing, and its key is free for the corrected request. If the process
-//     dies in between, the key stays reserved for a minute. A command is a message with the same id
-//     each time (messageID), so it has one effect although the first request failed.
+//   - For every other POST that accepts a key, idempotent reserves it in the store before the
+//     handler runs, buffers the response, and stores it before the client gets it. Only successes
+//     are stored: a refused request did nothing, and its key is free for the corrected request. If
+//     the process dies in between, the key stays reserved for a minute. A command is a message with
+//     the same id each time (messageID), so it has one effect although the first request failed.
 //
 // The fingerprint of method, path and body distinguishes a repetition from another request with the
 // same key, which is refused with idempotency_key_reused.

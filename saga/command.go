@@ -104,7 +104,7 @@ type (
 		// leaves them out.
 		Blobs []journal.Blob `json:"-"`
 	}
-	// CommitSession ends a session's forward work: nothing will be undone.
+	// CommitSession ends a session's forward work: the session itself will undo nothing.
 	CommitSession struct {
 		Life   int             `json:"life"`
 		Output json.RawMessage `json:"output,omitempty"`

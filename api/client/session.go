@@ -280,8 +280,8 @@ func (s *Session) Undo(ctx context.Context, path string) error {
 	}
 }
 
-// Commit ends the session once its calls have ended. Nothing of it is undone after that. output may
-// be nil.
+// Commit ends the session once its calls have ended. Only a later undo of all of it can follow,
+// within `undo_within`. output may be nil.
 func (s *Session) Commit(ctx context.Context, output any) error {
 	body := make(map[string]any)
 	if output != nil {
