@@ -83,7 +83,7 @@ func (s *server) claimTasks(c echo.Context) error {
 	for i, t := range list {
 		views[i] = taskView{ID: t.ID.String(), Type: t.Type, Saga: t.Saga.String(), Step: t.Path, Attempt: t.Attempt, Way: t.Way, Key: t.Key, Input: t.Input,
 			Lease: leaseOf(t, req.claim.Token).String(), LeaseUntil: saga.Time{Time: t.Until},
-			LeaseMS: cmp.Or(req.claim.Lease, t.Task.Lease).Milliseconds(), Deadline: saga.Time{Time: t.Deadline}, Traceparent: t.Traceparent}
+			LeaseMS: min(cmp.Or(req.claim.Lease, t.Task.Lease), t.Timeout).Milliseconds(), Deadline: saga.Time{Time: t.Deadline}, Traceparent: t.Traceparent}
 	}
 	return reply(c, http.StatusOK, map[string]any{"data": views})
 }

@@ -58,6 +58,21 @@ func (x *fixture) fetch() string {
 	return x.do("POST", "/v1/sagas", `{"definition": "fetch", "input": {"url": "https://a.example"}}`).want(201).saga().ID
 }
 
+// A lease is no longer than the task may take, whether the step or the claim says how long it is.
+func TestLeaseIsWithinTheTimeout(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(strings.Replace(fetchDef, "timeout: 2h", "timeout: 20m", 1))
+		for _, lease := range []string{"", `, "lease": "30m"`} {
+			x.fetch()
+			var list page[taskView]
+			x.do("POST", "/v1/tasks/claim", `{"types": ["page.fetch"], "wait": "20s"`+lease+`}`).want(200).into(&list)
+			if got := list.Data[0]; got.LeaseMS != 1_200_000 || !got.LeaseUntil.Equal(got.Deadline.Time) {
+				t.Errorf("%s: a lease of %d ms until %v, and a deadline at %v", lease, got.LeaseMS, got.LeaseUntil, got.Deadline)
+			}
+		}
+	})
+}
+
 // traceOf returns the trace of a saga that was started without a traceparent.
 func traceOf(id string) *saga.Trace {
 	t := saga.NewTrace(uuid.FromStringOrNil(id), saga.StartedData{})
