@@ -241,7 +241,7 @@ class Client:
                     tasks = self.request("POST", "/v1/tasks/claim", claim, {"Idempotency-Key": str(uuid.uuid4())}, stop=stop)
                     for task in tasks["data"] if tasks else []:
                         self._work(task, do)
-                except Exception as error:
+                except BaseException as error:  # the end of this thread alone, as by sys.exit, would show nowhere
                     if isinstance(error, Problem) and not error.temporary or not isinstance(error, (Problem, OSError, http.client.HTTPException)):
                         refusals.append(error)
                         stop.set()
@@ -278,6 +278,7 @@ class Client:
                         return work.lost.set()
 
         threading.Thread(target=keep, args=(until,), daemon=True).start()
+        ends: Optional[BaseException] = None  # what ends the thread, once the end of the task is reported
         try:
             if work.unwanted.is_set():
                 raise Refused("unwanted", "the saga no longer needs the work", retryable=True)
@@ -285,15 +286,19 @@ class Client:
             json.dumps(end, allow_nan=False)
         except Refused as error:
             what, end = "fail", {"error": error.error, **({"retryable": True} if error.retryable else {})}
-        except Exception as error:
+        except BaseException as error:
             log.exception("the task %s is in doubt", task["id"])
             what, end = "fail", {"error": {"code": "task_failed", "detail": repr(error)}, "in_doubt": True}
+            ends = None if isinstance(error, Exception) else error
         end.update({"lease": task["lease"], **({"cost": work.cost} if work.cost is not None else {})})
         try:
             self.request("POST", f"{at}/{what}", end, stop=work.lost)
         except Exception as error:  # the lease is lost, or the result is refused
             log.error("the end of task %s is not recorded: its lease will end: %s", task["id"], error)
-        done.set()
+        finally:
+            done.set()
+        if ends:
+            raise ends
 
 
 class Session:
