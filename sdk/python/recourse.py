@@ -235,7 +235,7 @@ class Client:
         stop, refusals = stop or threading.Event(), []
         claim = {"types": types, "worker": f"{socket.gethostname()}:{os.getpid()}", "wait": "10s"}
 
-        def loop() -> None:
+        def loop(ended: threading.Event) -> None:
             while not stop.is_set():
                 try:  # all tries of a claim have one key, so that the tasks in a lost response are not lost
                     tasks = self.request("POST", "/v1/tasks/claim", claim, {"Idempotency-Key": str(uuid.uuid4())}, stop=stop)
@@ -245,12 +245,20 @@ class Client:
                     if isinstance(error, Problem) and not error.temporary or not isinstance(error, (Problem, OSError, http.client.HTTPException)):
                         refusals.append(error)
                         stop.set()
+            ended.set()
 
-        threads = [threading.Thread(target=loop) for _ in range(parallel)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        ends = [threading.Event() for _ in range(parallel)]  # Ctrl-C during Thread.join makes Python forget that the thread runs
+        threads = [threading.Thread(target=loop, args=(ended,)) for ended in ends]
+        try:
+            for thread in threads:
+                thread.start()
+            for ended in ends:
+                ended.wait()
+        finally:  # after Ctrl-C, too, the tasks at hand end, and no others begin
+            stop.set()
+            for thread, ended in zip(threads, ends):
+                if thread.ident:
+                    ended.wait()
         if refusals:
             raise refusals[0]
 

@@ -110,3 +110,25 @@ except SystemExit as error:
 		t.Errorf("the ends of the task: %q", s.ends)
 	}
 }
+
+// After Ctrl-C, a worker claims no more tasks, and ends once the task at hand has ended.
+func TestSDKPythonInterrupted(t *testing.T) {
+	t.Parallel()
+	s := &tasker{lease: time.Minute, left: time.Hour}
+	said := pythonSDK(t, s, `
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stop = threading.Event()
+def do(work):
+    os.kill(os.getpid(), signal.SIGINT)
+    if stop.wait(5):
+        print("the task sees the end")
+try:
+    client.work(["work"], do, stop=stop)
+except KeyboardInterrupt:
+    print("interrupted")
+stop.set()  # otherwise a worker that goes on never ends
+`)
+	if want := "the task sees the end\ninterrupted"; said != want || s.claims != 1 || len(s.ends) != 1 {
+		t.Errorf("it prints %q, want %q; %d claims, and the ends of the task: %q", said, want, s.claims, s.ends)
+	}
+}
