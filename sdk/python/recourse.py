@@ -17,6 +17,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
+from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Literal, NoReturn, Optional, TypedDict
 
 log = logging.getLogger("recourse")
@@ -123,6 +124,10 @@ class Work:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:  # another host must not get the token
         return None
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.9 does not know Z
 
 
 class Client:
@@ -264,28 +269,41 @@ class Client:
 
     def _work(self, task: Task, do: Callable[[Work], Any]) -> None:
         work, done, at, lease = Work(task), threading.Event(), f"/v1/tasks/{task['id']}", task["lease_ms"] / 1000
+        left = lambda until: (_time(task["deadline"]) - _time(until)).total_seconds()  # after a lease until then, by the server's clock
+        renewed = time.monotonic()
+        deadline = renewed + lease + left(task["lease_until"])
+        until = min(renewed + lease, deadline)
 
-        def beat(give_up: float) -> float:
+        def beat(give_up: float) -> None:
+            nonlocal renewed, deadline, until
             began = time.monotonic()
-            if self.request("POST", at + "/heartbeat", {"lease": task["lease"]}, stop=done, give_up=give_up, timeout=lease / 3)["cancel"]:
+            said = self.request("POST", at + "/heartbeat", {"lease": task["lease"]}, stop=done, give_up=give_up, timeout=max(min(lease / 3, until - began), 0.01))
+            deadline = min(deadline, began + lease + left(said["lease_until"]))
+            renewed, until = began, min(began + lease, deadline)
+            if said["cancel"]:
                 work.unwanted.set()
-            return began + lease
 
         try:  # the response to the claim may have come late, and another worker may have the task
-            until = beat(lease)
+            beat(lease)
         except (OSError, http.client.HTTPException, Problem) as error:
             log.error("the work of task %s does not begin: %s", task["id"], error)
             return
 
-        def keep(until: float) -> None:
-            while not done.wait(lease / 3):
+        def keep() -> None:
+            while not done.wait(max(renewed + lease / 3 - time.monotonic(), lease / 10)) and not work.lost.is_set():
                 try:
-                    until = beat(0)
+                    beat(0)
                 except (OSError, http.client.HTTPException, Problem) as error:
-                    if isinstance(error, Problem) and not error.temporary or time.monotonic() > until:
+                    if isinstance(error, Problem) and not error.temporary:
                         return work.lost.set()
 
-        threading.Thread(target=keep, args=(until,), daemon=True).start()
+        def watch() -> None:  # a heartbeat may hang until after the end of the lease
+            while not done.wait(max(until - time.monotonic(), 0)):
+                if time.monotonic() >= until:
+                    return work.lost.set()
+
+        for thread in keep, watch:
+            threading.Thread(target=thread, daemon=True).start()
         ends: Optional[BaseException] = None  # what ends the thread, once the end of the task is reported
         try:
             if work.unwanted.is_set():

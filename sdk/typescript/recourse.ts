@@ -154,7 +154,7 @@ export class Client {
   async request(method: string, path: string, body?: unknown, { headers = {}, stop, giveUp = this.giveUp, timeout = WAIT + 15_000 }: Sending = {}): Promise<any> {
     const data = body === undefined ? undefined : JSON.stringify(body)
     const all = new Headers({ ...this.own, ...headers })
-    const until = Date.now() + giveUp
+    const until = performance.now() + giveUp
     for (let pause = 100, inFlight = 0; ; pause = Math.min(2 * pause, 5000)) {
       let retryAfter = 0
       try {
@@ -166,7 +166,7 @@ export class Client {
           if (error.code === 'key_in_flight') inFlight++ // for minutes, if its server has died
           retryAfter = Math.min(error.retryAfter, 5000)
         }
-        if (lasting(error) || Date.now() > until || (stop && (stop.aborted || inFlight > 3))) throw error
+        if (lasting(error) || performance.now() > until || (stop && (stop.aborted || inFlight > 3))) throw error
         if (pause === 200) process.emitWarning(`trying again: ${method} ${path}: ${error}`)
       }
       await sleep(Math.max(pause / 2 + Math.random() * (pause / 2), retryAfter))
@@ -184,8 +184,8 @@ export class Client {
 
   /** Waits for the end of a saga, for at most `timeout`, and returns the saga as it is then. */
   async wait(saga: string, timeout = Infinity): Promise<Saga> {
-    for (const until = Date.now() + timeout; ; ) {
-      const rest = Math.min(WAIT, until - Date.now())
+    for (const until = performance.now() + timeout; ; ) {
+      const rest = Math.min(WAIT, until - performance.now())
       const view: Saga = await this.request('GET', `/v1/sagas/${saga}`, undefined, { headers: rest >= 1000 ? { Prefer: `wait=${Math.round(rest / 1000)}` } : {} })
       if (['succeeded', 'compensated', 'failed'].includes(view.status) || rest <= 0) return view
     }
@@ -231,12 +231,12 @@ export class Client {
   async attach(session: string, patience = 32_000): Promise<Session> {
     const secret = randomBytes(32).toString('base64url') // repeated with the same secret, it is the same life
     const attach = (): Promise<Attached> => this.request('POST', `/v1/sessions/${session}/attach`, { holder: holder(), secret })
-    for (const until = Date.now() + patience; ; await sleep(1000)) {
+    for (const until = performance.now() + patience; ; await sleep(1000)) {
       try {
         const { life, lease_ms } = await attach()
         return new Session(new Client(this.url, `rst_${session.replaceAll('-', '')}_${secret}`, this.giveUp), session, life, attach, lease_ms)
       } catch (error) {
-        if (!(error instanceof Problem && error.code === 'session_held') || Date.now() > until) throw error
+        if (!(error instanceof Problem && error.code === 'session_held') || performance.now() > until) throw error
       }
     }
   }
@@ -266,29 +266,36 @@ export class Client {
     const mine = new Work(task)
     const done = new AbortController()
     const lease = task.lease_ms
+    const left = (until: string) => Date.parse(task.deadline) - Date.parse(until) // after a lease until then, by the server's clock
+    let renewed = performance.now() // which no change of the clock moves
+    let deadline = renewed + lease + left(task.lease_until)
+    let until = Math.min(renewed + lease, deadline)
     const beat = async (giveUp: number) => {
-      const began = Date.now()
-      const said = await this.request('POST', `${at}/heartbeat`, { lease: task.lease }, { giveUp, timeout: lease / 3 })
+      const began = performance.now()
+      const timeout = Math.max(Math.min(lease / 3, until - began), 10)
+      const said = await this.request('POST', `${at}/heartbeat`, { lease: task.lease }, { giveUp, timeout })
+      deadline = Math.min(deadline, began + lease + left(said.lease_until))
+      renewed = began
+      until = Math.min(began + lease, deadline)
       if (said.cancel) mine.unwanted.abort()
-      return began + lease
     }
-    let until: number
     try {
-      until = await beat(lease) // the claim may have come late, and another worker may have the task
+      await beat(lease) // the claim may have come late, and another worker may have the task
     } catch (error) {
       return process.emitWarning(`the work of task ${task.id} does not begin: ${error}`)
     }
+    const rest = (pause: number) => sleep(Math.min(pause, 2 ** 31 - 1), undefined, { ref: false, signal: done.signal })
     const keep = async () => {
-      while (!done.signal.aborted) {
-        await sleep(lease / 3, undefined, { ref: false, signal: done.signal })
-        try {
-          until = await beat(0)
-        } catch (error) {
-          if (lasting(error) || Date.now() > until) return mine.lost.abort()
-        }
+      while (!mine.lost.signal.aborted) {
+        await rest(Math.max(renewed + lease / 3 - performance.now(), lease / 10))
+        await beat(0).catch(error => lasting(error) && mine.lost.abort())
       }
     }
-    keep().catch(() => {}) // done has ended the pause
+    const watch = async () => { // a heartbeat may hang until after the end of the lease
+      while (performance.now() < until) await rest(until - performance.now())
+      mine.lost.abort()
+    }
+    for (const run of [keep, watch]) run().catch(() => {}) // done has ended the pause
     let [how, end] = ['complete', {} as Record<string, unknown>]
     try {
       if (mine.unwanted.signal.aborted) throw new Refused('unwanted', 'the saga no longer needs the work', true)
@@ -351,8 +358,8 @@ export class Session {
       view.replayed = replayed ??= view.replayed as boolean
       if (view.status === 'succeeded') return view
       if (settled(view.status)) throw new Unsuccessful(view)
-      if (view.waits_for && until === Infinity) until = Date.now() + patience
-      if (Date.now() >= until) throw new Waits(`${view.path} waits for ${view.waits_for}`)
+      if (view.waits_for && until === Infinity) until = performance.now() + patience
+      if (performance.now() >= until) throw new Waits(`${view.path} waits for ${view.waits_for}`)
     }
   }
 
@@ -367,7 +374,7 @@ export class Session {
     work: (work: Work) => Output | Promise<Output>,
     { undo, effect = undo ? 'undoable' : 'irreversible', patience = Infinity, ...more }: { undo?: Undo | ((output: Output) => Undo); effect?: OwnStep['effect']; in_doubt?: 'retry' | 'ask'; input?: unknown; reserve?: string; patience?: number } = {},
   ): Promise<Output> {
-    const until = Date.now() + patience
+    const until = performance.now() + patience
     const begin = { id, effect, compensate: typeof undo === 'function' ? undefined : undo, ...more }
     for (;;) {
       let begun
@@ -375,7 +382,7 @@ export class Session {
         begun = await this.request('POST', '/steps', begin, { headers: { 'Idempotency-Key': randomUUID() } })
       } catch (error) {
         if (!(error instanceof Problem && error.code === 'in_doubt')) throw error
-        if (Date.now() >= until) throw new Waits(error.detail)
+        if (performance.now() >= until) throw new Waits(error.detail)
         await sleep(1000)
         continue
       }
@@ -405,14 +412,14 @@ export class Session {
   /** Undoes one call, such as refund[0], or own step, such as own.report, unless it is undone. The session goes on. */
   async undo(path: string, patience = Infinity): Promise<void> {
     const part = path.startsWith('own.') ? `/steps/${path.slice(4)}` : `/calls/${encodeURIComponent(path)}`
-    const until = Date.now() + patience
+    const until = performance.now() + patience
     try {
       await this.request('POST', `${part}/undo`, {})
     } catch (error) {
       if (!(error instanceof Problem && error.code === 'nothing_to_undo') || (await this.request('GET', part)).undo === 'none') throw error
     }
     while ((await this.request('GET', part)).undo !== 'done') {
-      if (Date.now() >= until) throw new Waits(`${path} is not undone yet`)
+      if (performance.now() >= until) throw new Waits(`${path} is not undone yet`)
       await sleep(200)
     }
   }

@@ -9,20 +9,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"recourse/saga"
 )
 
 // tasker is a server with one task, whose heartbeats the test answers.
 type tasker struct {
-	lease, left time.Duration                                 // of the task, and after that until its deadline
-	beat        func(n int, w http.ResponseWriter) (ok bool) // nil: each heartbeat is accepted
+	lease, left time.Duration                              // of the task, and after that until its deadline
+	beat        func(n int, r *http.Request) (answer bool) // nil: each heartbeat is accepted
 	mu          sync.Mutex
-	claims      int      // guarded by mu
-	beats       int      // guarded by mu
-	ends        []string // bodies of complete and fail, guarded by mu
+	deadline    time.Time // guarded by mu
+	claims      int       // guarded by mu
+	beats       int       // guarded by mu
+	ends        []string  // bodies of complete and fail, guarded by mu
 }
 
 // ServeHTTP implements http.Handler.
@@ -38,12 +42,20 @@ func (s *tasker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		s.deadline = until.Add(s.left)
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": []map[string]any{{"id": "t", "type": "work", "attempt": 1, "key": "k", "lease": "l", "input": nil,
-			"lease_ms": s.lease.Milliseconds(), "lease_until": until, "deadline": until.Add(s.left)}}})
+			"lease_ms": s.lease.Milliseconds(), "lease_until": saga.Time{Time: until}, "deadline": saga.Time{Time: s.deadline}}}})
 	case "heartbeat":
 		s.beats++
-		if s.beat == nil || s.beat(s.beats, w) {
-			_ = json.NewEncoder(w).Encode(map[string]any{"lease_until": until, "cancel": false})
+		n := s.beats
+		if until.After(s.deadline) {
+			until = s.deadline
+		}
+		s.mu.Unlock()
+		answer := s.beat == nil || s.beat(n, r)
+		s.mu.Lock()
+		if answer {
+			_ = json.NewEncoder(w).Encode(map[string]any{"lease_until": saga.Time{Time: until}, "cancel": false})
 		}
 	default:
 		s.ends = append(s.ends, part+" "+string(body))
@@ -130,5 +142,64 @@ stop.set()  # otherwise a worker that goes on never ends
 `)
 	if want := "the task sees the end\ninterrupted"; said != want || s.claims != 1 || len(s.ends) != 1 {
 		t.Errorf("it prints %q, want %q; %d claims, and the ends of the task: %q", said, want, s.claims, s.ends)
+	}
+}
+
+// lostTasks are tasks whose leases end during the work, and the longest time that a worker may need
+// to notice it.
+var lostTasks = map[string]struct {
+	lease, left time.Duration
+	beat        func(n int, r *http.Request) bool
+	within      time.Duration
+}{
+	"heartbeats without responses": {3 * time.Second, time.Hour, func(n int, r *http.Request) bool {
+		if n > 1 {
+			<-r.Context().Done()
+		}
+		return n == 1
+	}, 3700 * time.Millisecond},
+	"the deadline": {1500 * time.Millisecond, 500 * time.Millisecond, nil, 3 * time.Second},
+}
+
+// A worker notices the end of a lease when it comes, whatever happens to its heartbeats.
+func TestSDKsNoticeTheEndOfALease(t *testing.T) {
+	t.Parallel()
+	for name := range lostTasks {
+		for sdk, run := range map[string]func(*testing.T, http.Handler) string{
+			"python": func(t *testing.T, s http.Handler) string {
+				return pythonSDK(t, s, `
+stop = threading.Event()
+def do(work):
+    began = time.monotonic()
+    work.lost.wait(20)
+    print(int(1000 * (time.monotonic() - began)))
+    stop.set()
+client.work(["work"], do, stop=stop)
+`)
+			},
+			"typescript": func(t *testing.T, s http.Handler) string {
+				return typescriptSDK(t, s, `
+const stop = new AbortController()
+await client.work(['work'], async work => {
+  const began = performance.now()
+  const patient = setTimeout(() => work.lost.abort(), 20000)
+  await new Promise(lost => work.lost.signal.addEventListener('abort', lost))
+  clearTimeout(patient)
+  console.log(Math.floor(performance.now() - began))
+  stop.abort()
+}, { stop: stop.signal })
+`)
+			},
+		} {
+			t.Run(name+" in "+sdk, func(t *testing.T) {
+				t.Parallel()
+				l := lostTasks[name]
+				s := &tasker{lease: l.lease, left: l.left, beat: l.beat}
+				said := run(t, s)
+				if ms, err := strconv.Atoi(said); err != nil || time.Duration(ms)*time.Millisecond > l.within {
+					t.Errorf("it is noticed after %s ms, want %v at most", said, l.within)
+				}
+			})
+		}
 	}
 }
