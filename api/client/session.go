@@ -85,6 +85,8 @@ type Session struct {
 type attached struct {
 	Life    int   `json:"life"`
 	LeaseMS int64 `json:"lease_ms"`
+
+	at time.Time // when the request was sent
 }
 
 // Open opens a session, or finds that of o.Key, and attaches to it. While the server is down it
@@ -116,6 +118,7 @@ func (c *Client) Attach(ctx context.Context, id string) (*Session, error) {
 	body := map[string]string{"holder": fmt.Sprintf("%s:%d", host, os.Getpid()), "secret": secret}
 	attach := func(ctx context.Context) (a attached, err error) {
 		err = c.retry(ctx, func() error {
+			a.at = time.Now()
 			return c.call(ctx, http.MethodPost, "/v1/sessions/"+url.PathEscape(id)+"/attach", body, &a)
 		})
 		return a, err
@@ -132,7 +135,8 @@ func (c *Client) Attach(ctx context.Context, id string) (*Session, error) {
 	}
 	beating, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{ID: id, Life: life.Life, client: &Client{HTTP: c.HTTP, url: c.url, key: "rst_" + strings.ReplaceAll(id, "-", "") + "_" + secret}, attach: attach, over: make(chan struct{}), quit: quit}
-	go s.beat(beating, time.Duration(life.LeaseMS)*time.Millisecond)
+	lease := time.Duration(life.LeaseMS) * time.Millisecond
+	go s.beat(beating, lease, life.at.Add(lease))
 	return s, nil
 }
 
@@ -362,10 +366,14 @@ func (s *Session) request(ctx context.Context, method, part string, in, out any,
 	return send()
 }
 
-// beat sends heartbeats until the session is left or lost. After a lease without a response it goes
-// on, because the session is this process's again if no other has followed.
-func (s *Session) beat(ctx context.Context, lease time.Duration) {
-	for until := time.Now().Add(lease); pause(ctx, lease/3) == nil; {
+// beat sends heartbeats until the session is left or lost. The lease ends at the time until, and a
+// heartbeat extends it. After a lease without a response it goes on, because the session is this
+// process's again if no other has followed.
+func (s *Session) beat(ctx context.Context, lease time.Duration, until time.Time) {
+	expiry := time.AfterFunc(time.Until(until), s.lose) // a heartbeat may hang until after that
+	defer expiry.Stop()
+	for pause(ctx, lease/3) == nil {
+		began := time.Now()
 		stop, err := s.heartbeat(ctx, lease/3)
 		switch {
 		case ctx.Err() != nil:
@@ -374,9 +382,7 @@ func (s *Session) beat(ctx context.Context, lease time.Duration) {
 			s.lose()
 			return
 		case err == nil:
-			until = time.Now().Add(lease)
-		case time.Now().After(until):
-			s.lose()
+			expiry.Reset(time.Until(began.Add(lease)))
 		}
 	}
 }

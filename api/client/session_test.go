@@ -1,12 +1,17 @@
 package client_test
 
 import (
+	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"recourse/api/client"
 )
@@ -44,4 +49,96 @@ func TestHeartbeatsWithoutResponses(t *testing.T) {
 	if err := s.Detach(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// wire is a connection to a server that the test plays. Its time is that of the test's bubble.
+type wire func(r *http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
+
+// played returns a client of such a server.
+func played(w wire) *client.Client {
+	c := client.New("http://127.0.0.1:8080", "")
+	c.HTTP.Transport = w
+	return c
+}
+
+// says is a response.
+func says(status int, body string, header ...string) (*http.Response, error) {
+	r := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r, nil
+}
+
+// hangs is a request without a response.
+func hangs(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// Over is closed at the end of the lease, which begins with the request of the last heartbeat that
+// had a response.
+func TestOverAtTheEndOfTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beats := 0
+		c := played(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/heartbeat") {
+				if beats++; beats > 1 {
+					return hangs(r)
+				}
+				time.Sleep(5 * time.Second) // the response is slow
+			}
+			return says(200, `{"life": 1, "lease_ms": 30000, "stop": false}`)
+		})
+		began := time.Now()
+		s, err := c.Attach(t.Context(), "0193a000-0000-7000-8000-000000000001")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-s.Over()
+		if took := time.Since(began); took != 40*time.Second {
+			t.Errorf("Over after %v, want 40s: the lease of 30s begins with the heartbeat after 10s", took)
+		}
+		_ = s.Detach(t.Context())
+	})
+}
+
+// The context of a handler ends with the lease, and not with the heartbeat after that.
+func TestHandlerEndsWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claims, beats := 0, 0
+		var began time.Time // of the lease
+		c := played(func(r *http.Request) (*http.Response, error) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/claim"):
+				switch claims++; claims {
+				case 1:
+					return says(503, "") // the claim is repeated, so a heartbeat comes before the work
+				case 2:
+					return says(200, `{"data": [{"id": "t", "lease": "l", "lease_ms": 30000, "lease_until": "2030-01-01T00:00:00Z", "deadline": "2030-01-01T01:00:00Z"}]}`)
+				}
+				return hangs(r)
+			case beats > 0:
+				return says(503, "")
+			}
+			beats, began = 1, time.Now()
+			time.Sleep(9 * time.Second) // the response is slow
+			return says(200, `{"cancel": false}`)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		w := client.Worker{Client: c, Types: []string{"square"}, Log: slog.New(slog.DiscardHandler), Handle: func(ctx context.Context, _ client.Task) (any, error) {
+			<-ctx.Done()
+			if took := time.Since(began); took != 30*time.Second || !errors.Is(context.Cause(ctx), client.ErrLeaseLost) {
+				t.Errorf("it ends after %v, want 30s: %v", took, context.Cause(ctx))
+			}
+			stop()
+			return nil, nil
+		}}
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -280,17 +280,25 @@ func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lo
 	done.Go(func() {
 		every := time.NewTicker(max(t.lease()/3, time.Millisecond))
 		defer every.Stop()
-		for until := at.Add(t.lease()); ; {
+		until := at.Add(t.lease())
+		expiry := time.NewTimer(time.Until(until))
+		defer expiry.Stop()
+		for {
 			select {
 			case <-quit:
 				return
 			case <-every.C:
+			case <-expiry.C:
+				lose(ErrLeaseLost)
+				cancel(ErrLeaseLost)
+				return
 			}
 			began := time.Now()
 			unwanted, err := r.beat(t, until)
 			switch {
 			case err == nil:
 				until = began.Add(t.lease())
+				expiry.Reset(time.Until(until))
 			case !temporary(err) || !time.Now().Before(until):
 				lose(ErrLeaseLost)
 				cancel(ErrLeaseLost)
