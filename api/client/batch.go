@@ -16,6 +16,9 @@ const (
 	batchBytes  = 4 << 20
 )
 
+// batchTime is how long one attempt of a request may take: the server commits its starts in turn.
+const batchTime = 2 * time.Minute
+
 // Started is the result of one start of a batch.
 type Started struct {
 	ID  string // of the saga; "" if Err is set
@@ -92,6 +95,8 @@ func (c *Client) startChunk(ctx context.Context, lines [][]byte, open []int, res
 	for _, i := range open {
 		body = append(append(body, lines[i]...), '\n')
 	}
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
 	answered, err := c.send(ctx, http.MethodPost, "/v1/sagas:batch", "application/x-ndjson", body)
 	n := 0
 	for line := range bytes.Lines(answered) {

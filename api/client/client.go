@@ -233,8 +233,12 @@ func pause(ctx context.Context, d time.Duration) error {
 // maxAnswer is the maximum size of a response. The largest has a hundred tasks with their inputs.
 const maxAnswer = 256 << 20
 
+// attemptTime is how long one attempt of a request may take. No request asks the server to wait
+// longer than longestWait.
+const attemptTime = longestWait + callTime
+
 // call sends a request and decodes the response into out. header holds names and values. An empty
-// response leaves out unchanged.
+// response leaves out unchanged. Its connection may be dead, so it fails after attemptTime.
 func (c *Client) call(ctx context.Context, method, path string, in, out any, header ...string) error {
 	var body []byte
 	if in != nil {
@@ -243,6 +247,8 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any, hea
 			return &unsendable{err}
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
 	b, err := c.send(ctx, method, path, "application/json", body, header...)
 	if err != nil || len(b) == 0 {
 		return err

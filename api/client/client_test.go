@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"recourse/api/client"
@@ -104,4 +105,72 @@ func TestRedirect(t *testing.T) {
 	if !ok || e.Status != http.StatusMovedPermanently || !strings.Contains(e.Detail, other.URL) {
 		t.Errorf("Start: %v", err)
 	}
+}
+
+// A request whose connection is dead is sent again, and a stream of events that says nothing is
+// read again.
+func TestConnectionsDie(t *testing.T) {
+	const saga = `{"id": "0193", "status": "succeeded"}`
+	for name, tt := range map[string]struct {
+		first wire // the first request
+		do    func(ctx context.Context, c *client.Client) error
+		least time.Duration
+		most  time.Duration
+	}{
+		"a request": {hangs, func(ctx context.Context, c *client.Client) error {
+			_, err := c.Wait(ctx, "0193")
+			return err
+		}, 30 * time.Second, time.Minute}, // it waits for the end of the saga
+		"a batch": {hangs, func(ctx context.Context, c *client.Client) error {
+			return c.StartBatch(ctx, []client.Start{{Definition: "d"}})[0].Err
+		}, time.Minute, 5 * time.Minute},
+		"a journal": {hangs, watched, 30 * time.Second, 2 * time.Minute},
+		"a journal that stops": {func(r *http.Request) (*http.Response, error) {
+			body, w := io.Pipe()
+			go func() {
+				for range 10 { // events and comments come in time
+					time.Sleep(15 * time.Second)
+					_, _ = io.WriteString(w, ": alive\ndata: {\"seq\": 1}\n")
+				}
+				<-r.Context().Done()
+				_ = w.CloseWithError(r.Context().Err())
+			}()
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body}, nil
+		}, watched, 21 * time.Minute, 30 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := 0
+				c := played(func(r *http.Request) (*http.Response, error) {
+					switch tries++; {
+					case tries == 1:
+						return tt.first(r)
+					case strings.HasSuffix(r.URL.Path, "/journal"):
+						return says(204, "")
+					case strings.HasSuffix(r.URL.Path, ":batch"):
+						return says(200, `{"status": 201, "id": "0193"}`+"\n")
+					}
+					return says(200, saga)
+				})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				err := tt.do(ctx, c)
+				if took := time.Since(began); err != nil || tries != 2 || took < tt.least || took > tt.most {
+					t.Errorf("%d requests in %v: %v", tries, took, err)
+				}
+			})
+		})
+	}
+}
+
+// watched reads the journal of a saga to its end. It is slow with each record.
+func watched(ctx context.Context, c *client.Client) error {
+	for _, err := range c.Watch(ctx, "0193", 0) {
+		if err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Minute)
+	}
+	return nil
 }

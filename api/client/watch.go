@@ -62,9 +62,16 @@ func (c *Client) Watch(ctx context.Context, id string, after int64) iter.Seq2[Re
 // errStopped means that the caller of Watch wants no more records.
 var errStopped = errors.New("stopped")
 
-// events reads the journal's event stream until it breaks off. ended says that there are no more
-// records.
+// maxSilence is how long an event stream may say nothing. The server sends a comment every 15s.
+const maxSilence = time.Minute
+
+// events reads the journal's event stream until it breaks off, or says nothing for too long. ended
+// says that there are no more records.
 func (c *Client) events(ctx context.Context, id string, after *int64, record func(Record) bool) (ended bool, _ error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(maxSilence, cancel)
+	defer silence.Stop()
 	req, err := c.request(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id)+"/journal", nil)
 	if err != nil {
 		return false, err
@@ -95,6 +102,7 @@ func (c *Client) events(ctx context.Context, id string, after *int64, record fun
 		if err != nil {
 			return false, err
 		}
+		silence.Reset(maxSilence)
 		data, ok := bytes.CutPrefix(line, []byte("data:"))
 		if !ok {
 			continue
@@ -104,8 +112,10 @@ func (c *Client) events(ctx context.Context, id string, after *int64, record fun
 			return false, err
 		}
 		*after = r.Seq
+		silence.Stop() // the caller may take its time
 		if !record(r) {
 			return false, errStopped
 		}
+		silence.Reset(maxSilence)
 	}
 }
