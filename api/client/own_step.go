@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -52,7 +53,7 @@ type begun struct {
 // the output, which is encoded as JSON. An error of [Refuse] says that the step certainly had no
 // effect; after any other error it is in doubt, and Step returns this error. [Cost] reports what
 // the work has cost. Errors: that of do, *Unsuccessful, ErrWaits, an *Error that refuses the step,
-// and that of ctx.
+// and that of ctx. If ctx ends during the work, Step still reports the result, for up to 15s.
 func (s *Session) Step(ctx context.Context, step Step, do func(ctx context.Context, w Work) (any, error)) (json.RawMessage, error) {
 	var p patience
 	for {
@@ -81,6 +82,9 @@ func (s *Session) Step(ctx context.Context, step Step, do func(ctx context.Conte
 		}
 	}
 }
+
+// reportTime is how long the end of a step is reported after the end of the context of Step.
+const reportTime = 15 * time.Second
 
 // begin returns the body of the request that begins the step.
 func (s Step) begin() map[string]any {
@@ -127,7 +131,13 @@ func (s *Session) attempt(ctx context.Context, step Step, w Work, do func(contex
 	}
 	var view begun
 	// The work is done, so its result is reported even if ctx has ended meanwhile.
-	if err := s.request(context.WithoutCancel(ctx), http.MethodPost, "/steps/"+url.PathEscape(step.ID)+"/finish", end, &view); err != nil {
+	report, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer after(ctx, reportTime, cancel)()
+	if err := s.request(report, http.MethodPost, "/steps/"+url.PathEscape(step.ID)+"/finish", end, &view); err != nil {
+		if report.Err() != nil {
+			err = fmt.Errorf("the end of the own step %s is not recorded: %w", step.ID, errors.Join(ctx.Err(), err))
+		}
 		return nil, false, err
 	}
 	switch {

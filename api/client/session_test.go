@@ -142,3 +142,47 @@ func TestHandlerEndsWithTheLease(t *testing.T) {
 		}
 	})
 }
+
+// The result of an own step is reported after the end of the context, but not without end.
+func TestStepEndsAfterItsContext(t *testing.T) {
+	for name, finish := range map[string]wire{
+		"the server is away":  func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+		"the server is stuck": hangs,
+		"the server comes back": func(*http.Request) (*http.Response, error) {
+			return says(200, `{"status": "succeeded", "output": 7}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := time.Now()
+				c := played(func(r *http.Request) (*http.Response, error) {
+					switch {
+					case strings.HasSuffix(r.URL.Path, "/finish") && (name != "the server comes back" || time.Since(ended) > 5*time.Second):
+						return finish(r)
+					case strings.HasSuffix(r.URL.Path, "/finish"):
+						return says(503, "")
+					case strings.HasSuffix(r.URL.Path, "/steps"):
+						return says(200, `{"decision": "go", "key": "k", "attempt": 1, "path": "own.a"}`)
+					}
+					return says(200, `{"life": 1, "lease_ms": 30000, "stop": false}`)
+				})
+				s, err := c.Attach(t.Context(), "0193a000-0000-7000-8000-000000000001")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = s.Detach(context.WithoutCancel(t.Context())) }()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				out, err := s.Step(ctx, client.Step{ID: "a"}, func(context.Context, client.Work) (any, error) {
+					cancel()
+					ended = time.Now()
+					return 7, nil
+				})
+				took := time.Since(ended)
+				if done := string(out) == "7" && err == nil; done != (name == "the server comes back") || !done && !errors.Is(err, context.Canceled) || took > 15*time.Second {
+					t.Errorf("%s, %v after %v", out, err, took)
+				}
+			})
+		})
+	}
+}
