@@ -195,23 +195,28 @@ class Client:
 
     def watch(self, saga: str, after: int = 0) -> Iterator[JournalRecord]:
         """Yields the records of a saga's journal after the record `after` as they come, until its end."""
+        until, pause = float("inf"), 0.1
         while True:
-            self.get(saga)  # waits for the server, and raises a refusal
+            retry_after = 0
             try:
                 headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
                 with self._open("GET", f"/v1/sagas/{saga}/journal", None, headers, 60) as events:
                     if events.status == 204:  # there are no more
                         return
+                    until = float("inf")
                     for line in events:
                         if line.startswith(b"data:") and line.endswith(b"\n"):
                             record = json.loads(line[5:])
-                            after = record["seq"]
+                            after, pause = record["seq"], 0.1
                             yield record
             except (OSError, http.client.HTTPException, Problem) as error:
-                if isinstance(error, Problem) and not error.temporary:
+                until = min(until, time.monotonic() + self._give_up)
+                if time.monotonic() >= until or isinstance(error, Problem) and not error.temporary:
                     raise
+                retry_after = error.retry_after if isinstance(error, Problem) else 0
                 log.info("connecting again: %s", error)
-            time.sleep(0.1)
+            time.sleep(max(random.uniform(pause / 2, pause), retry_after))
+            pause = min(2 * pause, 5)
 
     def open(self, name: str, actions: List[str], **more: Any) -> Session:
         """Opens a session, or finds that of `key`, and attaches to it. `more` has key, input, budget and other fields of docs/agents.md."""

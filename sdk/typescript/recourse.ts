@@ -193,13 +193,16 @@ export class Client {
 
   /** Yields the records of a saga's journal after the record `after` as they come, until its end. */
   async *watch(saga: string, after = 0): AsyncGenerator<JournalRecord> {
-    for (;;) {
-      await this.get(saga) // waits for the server, and throws a refusal
+    let until = Infinity
+    for (let pause = 100; ; pause = Math.min(2 * pause, 5000)) {
+      let retryAfter = 0
       const leave = new AbortController()
+      const silence = setTimeout(() => leave.abort(), 60_000) // the server sends a comment every 15 s
       try {
         const headers = new Headers({ ...this.own, Accept: 'text/event-stream', 'Last-Event-ID': String(after) })
         const answer = await this.fetch('GET', `/v1/sagas/${saga}/journal`, undefined, headers, leave.signal)
         if (answer.status === 204) return // there are no more
+        until = Infinity
         let text = ''
         for await (const part of answer.body!.pipeThrough(new TextDecoderStream())) {
           const lines = (text + part).split('\n')
@@ -208,15 +211,20 @@ export class Client {
             if (!line.startsWith('data:')) continue
             const record: JournalRecord = JSON.parse(line.slice(5))
             after = record.seq
+            pause = 100
             yield record
           }
+          silence.refresh()
         }
       } catch (error) {
-        if (lasting(error)) throw error
+        until = Math.min(until, performance.now() + this.giveUp)
+        if (lasting(error) || performance.now() >= until) throw error
+        if (error instanceof Problem) retryAfter = error.retryAfter
       } finally {
+        clearTimeout(silence)
         leave.abort()
       }
-      await sleep(100)
+      await sleep(Math.max(pause / 2 + Math.random() * (pause / 2), retryAfter))
     }
   }
 

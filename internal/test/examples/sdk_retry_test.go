@@ -1,0 +1,85 @@
+package examples
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// played is a server that answers the requests in turn, and the last answer again. It notes when
+// they come.
+type played struct {
+	answers []func(w http.ResponseWriter, r *http.Request)
+	mu      sync.Mutex
+	at      []time.Time // guarded by mu
+	paths   []string    // guarded by mu
+}
+
+// ServeHTTP implements http.Handler.
+func (p *played) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	answer := p.answers[min(len(p.at), len(p.answers)-1)]
+	p.at, p.paths = append(p.at, time.Now()), append(p.paths, r.URL.Path)
+	p.mu.Unlock()
+	answer(w, r)
+}
+
+// answers is an answer with a status, a Retry-After and a body.
+func answers(status int, retryAfter, body string) func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// TestSDKsWatch has a server with which connections to a journal break off. The SDKs connect again
+// after growing pauses, which are no shorter than Retry-After, and send no other requests.
+func TestSDKsWatch(t *testing.T) {
+	t.Parallel()
+	scripts := map[string]func(*testing.T, http.Handler) string{
+		"python": func(t *testing.T, s http.Handler) string {
+			return pythonSDK(t, s, `
+for record in client.watch("s"):
+    print(record["seq"])
+`)
+		},
+		"typescript": func(t *testing.T, s http.Handler) string {
+			return typescriptSDK(t, s, `
+for await (const record of client.watch('s')) console.log(record.seq)
+`)
+		},
+	}
+	for name, run := range scripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &played{answers: []func(http.ResponseWriter, *http.Request){
+				answers(429, "2", `{"type": "urn:recourse:problem:rate_limited"}`), answers(200, "", ""), answers(200, "", ""), answers(200, "", ""),
+				answers(200, "", "data: {\"seq\": 1}\n\n"), answers(503, "", ""), answers(204, "", ""),
+			}}
+			if said := run(t, s); said != "1" {
+				t.Errorf("it prints %q", said)
+			}
+			for _, path := range s.paths {
+				if !strings.HasSuffix(path, "/journal") {
+					t.Errorf("it requests %s", path)
+				}
+			}
+			least := []time.Duration{2000, 100, 200, 400, 50, 100} // ms; a pause is at least half as long as its bound
+			if len(s.at) != len(least)+1 {
+				t.Fatalf("%d requests, want %d", len(s.at), len(least)+1)
+			}
+			for i, d := range least {
+				if got := s.at[i+1].Sub(s.at[i]); got < d*time.Millisecond {
+					t.Errorf("pause %d: %v, want %v", i, got, d*time.Millisecond)
+				}
+			}
+		})
+	}
+}
