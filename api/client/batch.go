@@ -103,7 +103,7 @@ func (c *Client) startChunk(ctx context.Context, lines [][]byte, open []int, res
 		var r struct {
 			Status     int
 			ID         string
-			RetryAfter int64 `json:"retry_after"`
+			RetryAfter int `json:"retry_after"`
 			Error      *problem
 		}
 		if n == len(open) || json.Unmarshal(line, &r) != nil {
@@ -111,7 +111,7 @@ func (c *Client) startChunk(ctx context.Context, lines [][]byte, open []int, res
 		}
 		to := &results[open[n]]
 		if to.ID, to.Err = r.ID, nil; r.Error != nil {
-			to.Err = r.Error.as(r.Status, time.Duration(r.RetryAfter)*time.Second)
+			to.Err = r.Error.as(r.Status, r.RetryAfter)
 		}
 		n++
 	}

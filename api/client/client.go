@@ -202,6 +202,8 @@ func (c *Client) retry(ctx context.Context, call func() error) error {
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 5 * time.Second
+
+	maxRetryAfter = 24 * 60 * 60 // seconds; a longer wait would be an outage without an error
 )
 
 // backoff waits before a retry: exponentially longer, with jitter, and at least as long as the
@@ -210,7 +212,7 @@ func backoff(ctx context.Context, n int, err error) error {
 	d := min(minBackoff<<min(n, 10), maxBackoff)
 	d = d/2 + mathrand.N(d/2)
 	if e, ok := errors.AsType[*Error](err); ok {
-		d = max(d, min(e.retryAfter, maxBackoff))
+		d = max(d, e.retryAfter)
 	}
 	return pause(ctx, d)
 }
@@ -303,8 +305,10 @@ func (c *Client) send(ctx context.Context, method, path, contentType string, bod
 // problem is the body of a refusal.
 type problem struct{ Type, Title, Detail string }
 
-func (p *problem) as(status int, retryAfter time.Duration) *Error {
-	return &Error{Status: status, Code: p.Type[strings.LastIndexByte(p.Type, ':')+1:], Title: p.Title, Detail: p.Detail, retryAfter: retryAfter}
+// as returns the error. retryAfter is in seconds.
+func (p *problem) as(status, retryAfter int) *Error {
+	wait := time.Duration(min(max(retryAfter, 0), maxRetryAfter)) * time.Second
+	return &Error{Status: status, Code: p.Type[strings.LastIndexByte(p.Type, ':')+1:], Title: p.Title, Detail: p.Detail, retryAfter: wait}
 }
 
 func refusal(resp *http.Response, body []byte) error {
@@ -315,8 +319,8 @@ func refusal(resp *http.Response, body []byte) error {
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
 		p.Detail = "the address leads to " + to + ": use that of the server itself"
 	}
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return p.as(resp.StatusCode, time.Duration(seconds)*time.Second)
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is no number
+	return p.as(resp.StatusCode, seconds)
 }
 
 // encode returns v as JSON. It does not escape HTML characters.

@@ -174,3 +174,28 @@ func watched(ctx context.Context, c *client.Client) error {
 	}
 	return nil
 }
+
+// A retry comes no sooner than the server asks for, and the pause ends with the context.
+func TestRetryAfter(t *testing.T) {
+	for header, want := range map[string]time.Duration{"60": time.Minute, "3600": time.Hour, "99999999999": 24 * time.Hour, "-5": 0, "soon": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			c := played(func(*http.Request) (*http.Response, error) {
+				if tries++; tries == 2 {
+					return says(200, `{"id": "0193"}`)
+				}
+				return says(503, "", "Retry-After", header)
+			})
+			began := time.Now()
+			if _, err := c.Get(t.Context(), "0193"); err != nil || time.Since(began) < want || time.Since(began) > want+time.Second {
+				t.Errorf("%s: after %v, want %v; %v", header, time.Since(began), want, err)
+			}
+			began = time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if _, err := c.Get(ctx, "0193"); want > 0 && (err == nil || time.Since(began) != 2*time.Second) {
+				t.Errorf("%s: the context ends after 2s, and the pause after %v; %v", header, time.Since(began), err)
+			}
+		})
+	}
+}

@@ -80,7 +80,7 @@ class Problem(Exception):
         body = body if isinstance(body, dict) else {}
         self.status, self.code, self.errors = status, str(body.get("type", "")).rpartition(":")[2], body.get("errors", [])
         self.title, self.detail = body.get("title") or http.client.responses.get(status, "?"), body.get("detail", "")
-        self.retry_after = int(retry_after) if retry_after.isdigit() else 0
+        self.retry_after = min(int(retry_after[:9]), 24 * 3600) if retry_after.isascii() and retry_after.isdigit() else 0  # a longer one is an outage
         lasting = self.code in ("definition_unusable", "journal_unreadable")
         self.temporary = (status >= 500 and not lasting) or status in (408, 429) or self.code == "key_in_flight"
         super().__init__(f"{self.title}: {self.detail} (HTTP {status}, {self.code})")
@@ -169,11 +169,14 @@ class Client:
             except (OSError, http.client.HTTPException, json.JSONDecodeError, Problem) as error:
                 failed, problem = error, error if isinstance(error, Problem) else None
             in_flight += problem is not None and problem.code == "key_in_flight"  # for minutes, if its server has died
-            if problem and not problem.temporary or time.monotonic() > until or stop and (in_flight > 3 or stop.is_set()):
+            asked = problem.retry_after if problem else 0  # the server wants no request before that
+            if problem and not problem.temporary or time.monotonic() + asked > until or stop and (in_flight > 3 or stop.is_set()):
                 raise failed
-            if pause == 0.2:
+            if pause == 0.2 or asked > 5:
                 log.warning("trying again: %s %s: %s", method, path, failed)
-            time.sleep(max(random.uniform(pause / 2, pause), min(problem.retry_after, 5) if problem else 0))
+            if stop and stop.wait(asked):
+                raise failed
+            time.sleep(random.uniform(pause / 2, pause) + (0 if stop else asked))
             pause = min(2 * pause, 5)
 
     def start(self, definition: str, input: Any = None, *, key: str = "", **more: Any) -> Saga:

@@ -147,7 +147,7 @@ export class Client {
     const answer = await fetch(this.url + path, { method, body, headers, signal, redirect: 'manual' }) // another host must not get the token
     if (answer.ok) return answer
     const said = await answer.json().catch(() => undefined)
-    throw new Problem(answer.status, said, 1000 * (Number(answer.headers.get('Retry-After')) || 0))
+    throw new Problem(answer.status, said, 1000 * Math.min(Math.max(Number(answer.headers.get('Retry-After')) || 0, 0), 24 * 3600)) // a longer one is an outage
   }
 
   /** Repeats a request until it gets a response, or a refusal that a repetition does not change. */
@@ -156,20 +156,18 @@ export class Client {
     const all = new Headers({ ...this.own, ...headers })
     const until = performance.now() + giveUp
     for (let pause = 100, inFlight = 0; ; pause = Math.min(2 * pause, 5000)) {
-      let retryAfter = 0
       try {
         const answer = await this.fetch(method, path, data, all, AbortSignal.timeout(Math.ceil(timeout))) // it takes whole numbers only
         const said = await answer.text()
         return said && !answer.headers.get('Content-Type')?.startsWith('text/plain') ? JSON.parse(said) : said
       } catch (error) {
-        if (error instanceof Problem) {
-          if (error.code === 'key_in_flight') inFlight++ // for minutes, if its server has died
-          retryAfter = Math.min(error.retryAfter, 5000)
-        }
-        if (lasting(error) || performance.now() > until || (stop && (stop.aborted || inFlight > 3))) throw error
-        if (pause === 200) process.emitWarning(`trying again: ${method} ${path}: ${error}`)
+        if (error instanceof Problem && error.code === 'key_in_flight') inFlight++ // for minutes, if its server has died
+        const retryAfter = error instanceof Problem ? error.retryAfter : 0 // the server wants no request before that
+        if (lasting(error) || performance.now() + retryAfter > until || (stop && (stop.aborted || inFlight > 3))) throw error
+        if (pause === 200 || retryAfter > 5000) process.emitWarning(`trying again: ${method} ${path}: ${error}`)
+        if (retryAfter) await sleep(retryAfter, undefined, { signal: stop }).catch(() => Promise.reject(error))
       }
-      await sleep(Math.max(pause / 2 + Math.random() * (pause / 2), retryAfter))
+      await sleep(pause / 2 + Math.random() * (pause / 2))
     }
   }
 

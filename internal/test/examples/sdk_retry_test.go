@@ -83,3 +83,43 @@ for await (const record of client.watch('s')) console.log(record.seq)
 		})
 	}
 }
+
+// TestSDKsRetryAfter has a server that asks for a pause longer than any that the SDKs make by
+// themselves. A worker that is to stop does not wait for its end.
+func TestSDKsRetryAfter(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T, http.Handler) string{
+		"python": func(t *testing.T, s http.Handler) string {
+			return pythonSDK(t, s, `
+print(client.get("s")["id"])
+stop = threading.Event()
+threading.Timer(0.5, stop.set).start()
+client.work(["work"], print, stop=stop)
+try:
+    recourse.Client(client.url, give_up=60).get("s")
+except recourse.Problem as problem:
+    print(problem.status)
+`)
+		},
+		"typescript": func(t *testing.T, s http.Handler) string {
+			return typescriptSDK(t, s, `
+console.log((await client.get('s')).id)
+await client.work(['work'], console.log, { stop: AbortSignal.timeout(500) })
+await new recourse.Client(client.url, '', 60000).get('s').catch(problem => console.log(problem.status))
+`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &played{answers: []func(http.ResponseWriter, *http.Request){
+				answers(503, "6", "{}"), answers(200, "", `{"id": "s"}`), answers(429, "3600", "{}"),
+			}}
+			if said := run(t, s); said != "s\n429" || len(s.at) != 4 {
+				t.Fatalf("it prints %q after %d requests", said, len(s.at))
+			}
+			if pause := s.at[1].Sub(s.at[0]); pause < 6*time.Second {
+				t.Errorf("it tries again after %v, want 6s", pause)
+			}
+		})
+	}
+}
