@@ -3,6 +3,7 @@ package examples
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -121,5 +122,21 @@ await new recourse.Client(client.url, '', 60000).get('s').catch(problem => conso
 				t.Errorf("it tries again after %v, want 6s", pause)
 			}
 		})
+	}
+}
+
+// A proxy of the environment does not get requests to this machine, with the key in them.
+func TestSDKPythonProxy(t *testing.T) {
+	t.Parallel()
+	proxy := &played{answers: []func(http.ResponseWriter, *http.Request){answers(200, "", `{"id": "proxy"}`)}}
+	srv := httptest.NewServer(proxy)
+	defer srv.Close()
+	s := &played{answers: []func(http.ResponseWriter, *http.Request){answers(200, "", `{"id": "server"}`)}}
+	said := pythonSDK(t, s, `
+for url in client.url, client.url.replace("127.0.0.1", "localhost"), "http://recourse.example":
+    print(recourse.Client(url).get("s")["id"])
+`, "http_proxy="+srv.URL, "HTTP_PROXY="+srv.URL, "no_proxy=", "NO_PROXY=")
+	if want := "server\nserver\nproxy"; said != want || len(proxy.at) != 1 {
+		t.Errorf("it prints %q, want %q; %d requests to the proxy", said, want, len(proxy.at))
 	}
 }
