@@ -372,9 +372,10 @@ class Session:
                 return view
             if view["status"] not in ("running", "waiting"):
                 raise Unsuccessful(view)
-            until = until or (time.monotonic() + patience if "waits_for" in view else None)
-            if until and time.monotonic() >= until:
-                raise Waits(f"{view['path']} waits for {view.get('waits_for')}")
+            if "waits_for" in view:  # what the service needs after a decision does not count
+                until = until or time.monotonic() + patience
+                if time.monotonic() >= until:
+                    raise Waits(f"{view['path']} waits for {view['waits_for']}")
 
     def step(self, id: str, do: Callable[[Work], Any], *, input: Any = None, undo: Any = None, effect: str = "", patience: float = float("inf"), **more: Any) -> Any:
         """Does an own step unless it is done, and returns its output as the journal has it.

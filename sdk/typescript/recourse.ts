@@ -364,7 +364,8 @@ export class Session {
       view.replayed = replayed ??= view.replayed as boolean
       if (view.status === 'succeeded') return view
       if (settled(view.status)) throw new Unsuccessful(view)
-      if (view.waits_for && until === Infinity) until = performance.now() + patience
+      if (!view.waits_for) continue // what the service needs after a decision does not count
+      if (until === Infinity) until = performance.now() + patience
       if (performance.now() >= until) throw new Waits(`${view.path} waits for ${view.waits_for}`)
     }
   }

@@ -140,3 +140,44 @@ for url in client.url, client.url.replace("127.0.0.1", "localhost"), "http://rec
 		t.Errorf("it prints %q, want %q; %d requests to the proxy", said, want, len(proxy.at))
 	}
 }
+
+// A person has decided within the patience. What the service needs after that does not count.
+func TestSDKsPatience(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T, http.Handler) string{
+		"python": func(t *testing.T, s http.Handler) string {
+			return pythonSDK(t, s, `
+session = recourse.Session(client, "s", 1)
+print(session.call("refund", patience=0.2)["output"])
+try:
+    session.call("refund", patience=0.2)
+except recourse.Waits as waits:
+    print(waits)
+`)
+		},
+		"typescript": func(t *testing.T, s http.Handler) string {
+			return typescriptSDK(t, s, `
+const session = new recourse.Session(client, 's', 1)
+console.log((await session.call('refund', null, { patience: 200 })).output)
+await session.call('refund', null, { patience: 200 }).catch(waits => console.log(waits.message))
+`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			waits := `{"path": "refund[0]", "replayed": false, "status": "waiting", "waits_for": "approval"}`
+			s := &played{answers: []func(http.ResponseWriter, *http.Request){
+				answers(200, "", waits),
+				func(w http.ResponseWriter, r *http.Request) { // the service is slow
+					<-time.After(300 * time.Millisecond)
+					answers(200, "", `{"path": "refund[0]", "replayed": false, "status": "running"}`)(w, r)
+				},
+				answers(200, "", `{"path": "refund[0]", "replayed": false, "status": "succeeded", "output": 7}`),
+				answers(200, "", waits),
+			}}
+			if said, want := run(t, s), "7\nrefund[0] waits for approval"; said != want {
+				t.Errorf("it prints %q, want %q", said, want)
+			}
+		})
+	}
+}
