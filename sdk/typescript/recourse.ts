@@ -263,8 +263,9 @@ export class Client {
           throw error
         }
       }
-    }
-    await Promise.all(Array.from({ length: parallel }, loop))
+    } // the tasks at hand end before the worker does
+    const ends = await Promise.allSettled(Array.from({ length: parallel }, loop))
+    for (const end of ends) if (end.status === 'rejected') throw end.reason
   }
 
   private async do(task: Task, work: Do): Promise<void> {

@@ -203,3 +203,29 @@ await client.work(['work'], async work => {
 		}
 	}
 }
+
+// The other tasks of a worker whose claim is refused end before the worker does.
+func TestSDKTypeScriptRefused(t *testing.T) {
+	t.Parallel()
+	tasks := &tasker{lease: time.Minute, left: time.Hour}
+	s := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tasks.mu.Lock()
+		refused := tasks.claims > 0 && strings.HasSuffix(r.URL.Path, "/claim")
+		tasks.mu.Unlock()
+		if refused {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		tasks.ServeHTTP(w, r)
+	})
+	said := typescriptSDK(t, s, `
+const work = async () => {
+  await sleep(500)
+  console.log('the task ends')
+}
+await client.work(['work'], work, { parallel: 3 }).catch(problem => console.log('the worker ends', problem.status))
+`)
+	if want := "the task ends\nthe worker ends 403"; said != want || len(tasks.ends) != 1 {
+		t.Errorf("it prints %q, want %q; the ends of the task: %q", said, want, tasks.ends)
+	}
+}
