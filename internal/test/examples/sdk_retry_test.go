@@ -94,7 +94,7 @@ func TestSDKsRetryAfter(t *testing.T) {
 			return pythonSDK(t, s, `
 print(client.get("s")["id"])
 stop = threading.Event()
-threading.Timer(0.5, stop.set).start()
+threading.Timer(2, stop.set).start()
 client.work(["work"], print, stop=stop)
 try:
     recourse.Client(client.url, give_up=60).get("s")
@@ -105,7 +105,7 @@ except recourse.Problem as problem:
 		"typescript": func(t *testing.T, s http.Handler) string {
 			return typescriptSDK(t, s, `
 console.log((await client.get('s')).id)
-await client.work(['work'], console.log, { stop: AbortSignal.timeout(500) })
+await client.work(['work'], console.log, { stop: AbortSignal.timeout(2000) })
 await new recourse.Client(client.url, '', 60000).get('s').catch(problem => console.log(problem.status))
 `)
 		},

@@ -104,7 +104,7 @@ func sdkOutput(t *testing.T, cmd *exec.Cmd) string {
 // A handler that ends its thread, as sys.exit does, leaves its task in doubt, and ends the worker.
 func TestSDKPythonHandlerExits(t *testing.T) {
 	t.Parallel()
-	s := &tasker{lease: 300 * time.Millisecond, left: time.Hour}
+	s := &tasker{lease: time.Minute, left: time.Hour}
 	said := pythonSDK(t, s, `
 stop = threading.Event()
 try:
@@ -132,7 +132,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 stop = threading.Event()
 def do(work):
     os.kill(os.getpid(), signal.SIGINT)
-    if stop.wait(5):
+    if stop.wait(20):
         print("the task sees the end")
 try:
     client.work(["work"], do, stop=stop)
@@ -152,13 +152,13 @@ var lostTasks = map[string]struct {
 	beat        func(n int, r *http.Request) bool
 	within      time.Duration
 }{
-	"heartbeats without responses": {3 * time.Second, time.Hour, func(n int, r *http.Request) bool {
+	"heartbeats without responses": {6 * time.Second, time.Hour, func(n int, r *http.Request) bool {
 		if n > 1 {
 			<-r.Context().Done()
 		}
 		return n == 1
-	}, 3700 * time.Millisecond},
-	"the deadline": {1500 * time.Millisecond, 500 * time.Millisecond, nil, 3 * time.Second},
+	}, 7500 * time.Millisecond},
+	"the deadline": {3 * time.Second, time.Second, nil, 15 * time.Second},
 }
 
 // A worker notices the end of a lease when it comes, whatever happens to its heartbeats.
