@@ -19,6 +19,9 @@ const atLeast = 150 * time.Millisecond
 // beat is the interval between heartbeats on an idle stream.
 const beat = 15 * time.Second
 
+// pause is the time after which a browser asks again for a stream that is not possible now.
+const pause = 10 * time.Second
+
 // live serves GET /live?page=…: a page's <main> as server-sent events, whenever it has changed.
 func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.Parse(local(r.URL.Query().Get("page")))
@@ -30,7 +33,7 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		http.Error(w, "too many pages are live on this node: reload to see what is new", http.StatusServiceUnavailable)
+		later(w)
 		return
 	}
 	flush := http.NewResponseController(w)
@@ -50,15 +53,17 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	for ctx.Err() == nil {
 		page := s.renderMain(ctx, r, target)
 		if page.Status != http.StatusOK {
-			if sent.IsZero() {
+			switch {
+			case !sent.IsZero(): // the browser connects again, and gets what is right then
+			case page.Status >= 500 || page.Status == http.StatusTooManyRequests:
+				later(w)
+			default:
 				w.WriteHeader(page.Status) // stops the browser from reconnecting
 			}
 			return
 		}
 		if sent.IsZero() {
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.Header().Set("Cache-Control", "no-store")
-			w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
+			streams(w)
 		}
 		sum := sha256.Sum256(page.Body.Bytes())
 		switch { // sent the first time, too: the browser may show an older state
@@ -74,6 +79,20 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		}
 		s.waitForChange(ctx, page.request)
 	}
+}
+
+// streams sets the headers of a stream of events.
+func streams(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
+}
+
+// later answers with a stream that has ended, after which the browser waits, and connects again.
+// After any status but 200 an EventSource is closed for good.
+func later(w http.ResponseWriter) {
+	streams(w)
+	fmt.Fprintf(w, "retry: %d\n\n", pause.Milliseconds())
 }
 
 // picture is a page's present <main>. A request with one in its context renders only that.
@@ -106,14 +125,14 @@ func (s *server) renderMain(ctx context.Context, r *http.Request, target *url.UR
 
 // waitForChange waits until the page may have changed.
 func (s *server) waitForChange(ctx context.Context, v *request) {
-	pause := s.cfg.Tick
+	wait := s.cfg.Tick
 	if v.wake != nil {
 		v.wake(ctx)
-		pause = atLeast
+		wait = atLeast
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(pause):
+	case <-time.After(wait):
 	}
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	Done     <-chan struct{} // closed when the server stops, which ends streams; nil: never
 	Now      func() time.Time
 	Tick     time.Duration // 2s: update interval of pages about many sagas
-	Streams  int           // 200: maximum of live pages; further ones are not updated
+	Streams  int           // 200: maximum of live pages; further ones wait for one to be closed
 }
 
 // server serves the pages.

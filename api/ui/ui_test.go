@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,7 +224,7 @@ func TestTooManyStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.page("/live?page=/").want(503)
+	x.connectsAgain("/live?page=/")
 	resp.Body.Close()
 	x.until("there is room again", func() bool {
 		resp, err := x.http.Do(x.request("GET", "/live?page=/", nil))
@@ -230,8 +232,37 @@ func TestTooManyStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		line, err := bufio.NewReader(resp.Body).ReadString('\n')
+		return err == nil && strings.HasPrefix(line, "data: ")
 	})
+}
+
+// connectsAgain fails unless a stream ends without an event, and makes the browser connect again
+// later. After any status but 200 an EventSource never does.
+func (x *site) connectsAgain(path string) {
+	x.t.Helper()
+	a := x.page(path).want(200).has("retry: ").lacks("data: ")
+	if a.header.Get("Content-Type") != "text/event-stream" {
+		x.t.Errorf("it is %v", a.header)
+	}
+}
+
+// A page stays live when the server is overloaded or fails for a moment.
+func TestLiveAfterAnOutage(t *testing.T) {
+	x := newSite(t)
+	var status atomic.Int64
+	page := Config{API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(int(status.Load()))
+	})}
+	srv := httptest.NewServer(New(page))
+	defer srv.Close()
+	x.url = srv.URL
+	for _, passing := range []int{429, 500, 503} {
+		status.Store(int64(passing))
+		x.connectsAgain("/live?page=/")
+	}
+	status.Store(404)
+	x.page("/live?page=/").want(404)
 }
 
 // A search that has not scanned every saga never says that nothing matches: it says how far it has

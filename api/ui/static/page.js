@@ -6,10 +6,19 @@ const main = () => document.getElementById("main");
 
 // Live: the server sends <main> again whenever it has changed.
 let stream = null;
+let again = 0; // the timer of the next attempt
+let failed = 0; // attempts in a row
 function follow() {
   if (stream || document.hidden || !main().hasAttribute("data-live")) return;
   stream = new EventSource("/live?page=" + encodeURIComponent(location.pathname + location.search));
+  // The browser itself connects again after a lost connection, but not after a response that is no stream, such as a proxy's.
+  stream.onerror = (e) => {
+    if (e.target !== stream || stream.readyState !== EventSource.CLOSED) return;
+    rest();
+    again = setTimeout(follow, Math.min(2 ** failed++, 60) * 1000);
+  };
   stream.onmessage = (e) => {
+    failed = 0;
     const next = new DOMParser().parseFromString(e.data, "text/html").getElementById("main");
     if (!next) return;
     morph(main(), next);
@@ -19,6 +28,7 @@ function follow() {
   };
 }
 function rest() {
+  clearTimeout(again);
   if (stream) stream.close();
   stream = null;
 }

@@ -28,6 +28,7 @@ func TestEveryday(t *testing.T) {
 		"list":     listGrows,
 		"together": typeWhileItGrows,
 		"session":  watchSession,
+		"outage":   staysLive,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,11 @@
 package browser
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
 	"testing"
 
 	"recourse/internal/test/chrome"
@@ -93,5 +98,35 @@ func decideTogether(t *testing.T, d *demo) {
 	var s one
 	if d.rest("GET", "/v1/sagas/"+id, "", &s); s.Status != "succeeded" {
 		t.Errorf("it was approved, and is %s", s.Status)
+	}
+}
+
+// An open list is live again after a proxy has answered for the server, as while it is restarted.
+func staysLive(t *testing.T, d *demo) {
+	d.publish("outlives", pair)
+	to, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int64
+	pass := httputil.NewSingleHostReverseProxy(to)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/live" && refused.Add(1) <= 2 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	w := chrome.Open(t, chrome.Look{})
+	t.Cleanup(func() {
+		proxy.CloseClientConnections() // ends the stream, which Close would wait for
+		proxy.Close()
+	})
+	w.Go(proxy.URL + "/?definition=outlives")
+	same := stays(w)
+	w.Sees(short(d.start("outlives", "{}")))
+	w.Until("nothing was loaded again", same)
+	if n := refused.Load(); n < 3 {
+		t.Errorf("it has connected %d times", n)
 	}
 }
