@@ -59,6 +59,9 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 			return nil, err
 		}
 	}
+	if d.ended() && d.Saga.Archived == nil {
+		d.Saga.Archived = v.archived(id)
+	}
 	var inbox struct {
 		Data []entry `json:"data"`
 	}
@@ -75,6 +78,32 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 		d.Source = doc.Source
 	}
 	return d, nil
+}
+
+// archived says where a saga that has ended is in the archive, which journals do not record; nil:
+// it is in the database, or that is unknown, and the API refuses the commands.
+func (v *request) archived(id string) *machine.Archived {
+	u, err := uuid.FromString(id)
+	if err != nil {
+		return nil
+	}
+	// The list has the sagas of the database, and reads no journal. Those that were started in the
+	// same millisecond are few.
+	at := journal.IDTime(u)
+	q := url.Values{"q": {id}, "limit": {"1"},
+		"started_after":  {at.Add(-time.Millisecond).Format(journal.TimeFormat)},
+		"started_before": {at.Add(time.Millisecond).Format(journal.TimeFormat)}}
+	var list struct {
+		Data []machine.View `json:"data"`
+	}
+	if _, err := v.api.Get("/v1/sagas?"+q.Encode(), &list); err == nil && len(list.Data) > 0 && list.Data[0].ID == id {
+		return nil
+	}
+	var whole machine.View
+	if _, err := v.api.Get(rest.Path("v1", "sagas", id), &whole); err != nil {
+		return nil
+	}
+	return whole.Archived
 }
 
 // release gives the saga back to the cache, for other requests.
