@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -35,6 +36,7 @@ type action struct {
 	Budget   bool           // the form has fields for amounts
 	Reason   string         // "", "optional" or "required"
 	Seen     string         // digest of what the user saw; if that has changed, the command is not sent
+	Key      string         // signal: the Idempotency-Key, so pressing the button twice sends one
 	Tried    *tried
 	Saga     *machine.View
 }
@@ -105,6 +107,7 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 		a.Saga, a.Noun = &d.Saga, d.Noun()
 		if was != nil && was.Path == "" && was.Do == a.Do {
 			a.Tried = was
+			a.Key = cmp.Or(a.Typed("key"), a.Key)
 		}
 		list = append(list, a)
 	}
@@ -114,7 +117,7 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 		Then: []string{"No request is sent until somebody resumes the " + d.Noun() + ". Attempts in flight end, and their responses are kept."}, InFlight: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
-	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
+	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(), Key: d.key,
 		Then: []string{"The step that waits for the signal continues with the payload. If no step waits yet, the signal is kept until one does."}})
 	title := "Cancel"
 	if d.Session != nil {
@@ -481,9 +484,20 @@ func (v *request) signal(id string, f url.Values) error {
 		}
 		payload = doc
 	}
-	name := f.Get("name")
-	if _, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, "signals", name), payload, nil, nil); err != nil {
+	name, header := f.Get("name"), http.Header{}
+	if key := f.Get("key"); key != "" {
+		header.Set("Idempotency-Key", key)
+	}
+	r, err := v.api.Send(http.MethodPost, rest.Path("v1", "sagas", id, "signals", name), payload, header, nil)
+	if p, ok := errors.AsType[*rest.Problem](err); ok && strings.HasSuffix(p.Type, ":idempotency_key_reused") {
+		p.Title, p.Detail = "This form has already sent a signal", "it was another one. To send this one, too, press the button again."
+		f.Del("key") // the page has a new one
+	}
+	if err != nil {
 		return v.refused("signal", "", err)
+	}
+	if r.Header.Get("Idempotency-Replayed") != "" {
+		return v.done(rest.Path("sagas", id), "The signal "+name+" was sent before, by the same form. To send it again, use the form of this page.")
 	}
 	return v.done(rest.Path("sagas", id), "The signal "+name+" is sent.")
 }

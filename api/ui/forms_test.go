@@ -52,7 +52,7 @@ func (x *site) lose(skip int) {
 	}
 }
 
-var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
+var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)"(?: id="[a-z-]+")?>`)
 
 // hidden returns the hidden inputs of the form with this action.
 func (a *answer) hidden(action string) (pairs []string) {

@@ -36,6 +36,12 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		later(w)
 		return
 	}
+	key, err := newKey()
+	if err != nil {
+		s.cfg.Log.Error("no stream", "error", err)
+		later(w)
+		return
+	}
 	flush := http.NewResponseController(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -51,7 +57,7 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	var last [sha256.Size]byte
 	sent := time.Time{}
 	for ctx.Err() == nil {
-		page := s.renderMain(ctx, r, target)
+		page := s.renderMain(ctx, r, target, key)
 		if page.Status != http.StatusOK {
 			switch {
 			case !sent.IsZero(): // the browser connects again, and gets what is right then
@@ -99,6 +105,7 @@ func later(w http.ResponseWriter) {
 type picture struct {
 	rest.Recorder
 	request *request
+	key     string // of its forms: the same during a stream, which would send the page again otherwise
 }
 
 type pictureKey struct{}
@@ -109,9 +116,17 @@ func pictureOf(r *http.Request) *picture {
 	return p
 }
 
-// renderMain renders a page's <main> for the user of r.
-func (s *server) renderMain(ctx context.Context, r *http.Request, target *url.URL) *picture {
-	p := &picture{Recorder: rest.NewRecorder()}
+// formKey returns the Idempotency-Key of a page's forms.
+func (v *request) formKey() (string, error) {
+	if p := pictureOf(v.r); p != nil {
+		return p.key, nil
+	}
+	return newKey()
+}
+
+// renderMain renders a page's <main> for the user of r. key is for its forms.
+func (s *server) renderMain(ctx context.Context, r *http.Request, target *url.URL, key string) *picture {
+	p := &picture{Recorder: rest.NewRecorder(), key: key}
 	again := r.Clone(context.WithValue(ctx, pictureKey{}, p))
 	again.URL, again.RequestURI = target, target.RequestURI()
 	_, pattern := s.pages.Handler(again)

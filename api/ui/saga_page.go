@@ -37,6 +37,7 @@ type sagaPage struct {
 	Unread  string           // why they cannot be applied; "" if they can
 	Session *sessionView     // nil if the saga is not a session. Not to be used after request.release
 	now     time.Time
+	key     string // request.formKey
 }
 
 // readSaga reads a saga. It returns errors about the saga itself; other data that cannot be read is
@@ -48,6 +49,10 @@ func (v *request) readSaga(id string) (*sagaPage, error) {
 	v.release()
 	v.saga = v.journals.take(id)
 	d := &sagaPage{now: v.cfg.Now()}
+	var err error
+	if d.key, err = v.formKey(); err != nil {
+		return nil, err
+	}
 	if err := v.journal(v.saga); err != nil {
 		return nil, err
 	}

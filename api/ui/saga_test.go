@@ -507,6 +507,29 @@ func TestSagaForks(t *testing.T) {
 	x.page("/sagas/"+next).has("Fork of saga "+id[:8], ", after its record 3", "Step put: may its request be sent?")
 }
 
+// Pressing the button of a signal twice sends one signal; the form of a page that was loaded again
+// sends another one.
+func TestSignalTwice(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: two\nsteps:\n  - {id: first, signal: word}\n  - {id: second, signal: word}\n  - {id: third, signal: word}\n")
+	id := x.start("two", `{}`)
+	x.becomes(id, saga.Waiting)
+	at := "/sagas/" + id
+	to := at + "/command/signal"
+	form := append(x.page(at).hidden(to), "name", "word", "payload", "{}")
+	for range 2 {
+		x.post(to, form...).want(303)
+	}
+	sent := func() int { return strings.Count(x.rest("GET", "/v1/sagas/"+id+"/journal", "").want(200).body, `"kind":"signalled"`) }
+	first := sent()
+	x.page(at).want(200).has("was sent before, by the same form")
+	x.post(to, append(x.page(at).hidden(to), "name", "word", "payload", "{}")...).want(303)
+	if n := sent(); first != 1 || n != 2 {
+		t.Errorf("%d signals, then %d", first, n)
+	}
+	x.post(to, append(form[:len(form)-1:len(form)-1], "[]")...).want(422).has("This form has already sent a signal", "[]")
+}
+
 // The page of a saga says that it has more inbox entries than it lists.
 func TestSagaWithManyEntries(t *testing.T) {
 	x := newSite(t)

@@ -72,8 +72,8 @@ function morph(a, b) {
     at = next;
   }
 }
-// mine are attributes that the reader or this script has set.
-const mine = (e, name) => (e.nodeName === "DETAILS" && name === "open") || name === "data-touched" || name === "title" && e.nodeName === "TIME";
+// mine are attributes that the reader or this script has set, and a form's key, by which the server knows that it was sent before.
+const mine = (e, name) => (e.id === "signal-key" && name === "value") || (e.nodeName === "DETAILS" && name === "open") || name === "data-touched" || name === "title" && e.nodeName === "TIME";
 document.addEventListener("input", (e) => e.target.form && e.target.form.setAttribute("data-touched", ""));
 
 // Ages: <time data-ago> reads "3 min ago", with the full time as its title.
