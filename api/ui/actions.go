@@ -41,6 +41,9 @@ type action struct {
 	Saga     *machine.View
 }
 
+// maxFrom is the maximum of steps of which one can be chosen to retry from: the last ones.
+const maxFrom = 100
+
 // Lists of steps show at most this many entries of the beginning and of the end.
 const (
 	listBegin = 40
@@ -131,12 +134,16 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	ended := d.ended() && d.Saga.Archived == nil
 	later, possible := d.undoLater()
 	add("operate", ended && possible, later)
-	again := action{Do: "retry", Title: "Run it again", Reason: "required", From: d.resumable(),
+	again := action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}}
+	repeats := ended && d.Saga.Status != saga.Succeeded && d.Session == nil
+	if repeats && d.machine != nil && d.Saga.UndoOf == "" {
+		again.From = d.machine.RetrySteps(maxFrom)
+	}
 	if again.From != nil {
 		again.Then = append(again.Then, "From a later step, it takes over the results of the steps before that one, and does not repeat them. What was undone runs again.")
 	}
-	add("operate", ended && d.Saga.Status != saga.Succeeded && d.Session == nil, again)
+	add("operate", repeats, again)
 	add("start", d.machine != nil && d.Saga.UndoOf == "" && d.Saga.Archived == nil && (ended || !d.machine.TurnedBack()), action{Do: "fork", Title: "Fork it", Reason: "optional", Fork: d.forks(who),
 		Then: []string{"Another " + d.Noun() + " starts as this one was after a record. It reads the results until then, and neither repeats nor undoes them. This one stays as it is."}})
 	add("operate", ended, action{Do: "delete", Title: "Delete", Danger: true,
@@ -149,20 +156,6 @@ func (d *sagaPage) forks(who who) []saga.Effects {
 	list := []saga.Effects{saga.HoldEffects, saga.StubEffects}
 	if d.ended() && who.Can("operate") {
 		list = append(list, saga.RealEffects)
-	}
-	return list
-}
-
-// resumable lists the steps that a saga which has ended can be retried from with the results of
-// earlier ones.
-func (d *sagaPage) resumable() (list []string) {
-	if d.machine == nil || !d.ended() || d.Saga.UndoOf != "" || d.Session != nil {
-		return nil
-	}
-	for _, s := range d.machine.Definition().Steps {
-		if p := d.machine.PlanRetry(s.ID); p.Refused == nil && len(p.Reused) > 0 {
-			list = append(list, s.ID)
-		}
 	}
 	return list
 }

@@ -520,7 +520,9 @@ func TestSignalTwice(t *testing.T) {
 	for range 2 {
 		x.post(to, form...).want(303)
 	}
-	sent := func() int { return strings.Count(x.rest("GET", "/v1/sagas/"+id+"/journal", "").want(200).body, `"kind":"signalled"`) }
+	sent := func() int {
+		return strings.Count(x.rest("GET", "/v1/sagas/"+id+"/journal", "").want(200).body, `"kind":"signalled"`)
+	}
 	first := sent()
 	x.page(at).want(200).has("was sent before, by the same form")
 	x.post(to, append(x.page(at).hidden(to), "name", "word", "payload", "{}")...).want(303)

@@ -174,7 +174,9 @@ const (
 // step with an effect that remains never runs again, and its undo must not read the result of one
 // that does, or of an approval that is asked again: it would undo another effect than the one that
 // is there.
-func (m *Machine) PlanRetry(from string) RetryPlan {
+func (m *Machine) PlanRetry(from string) RetryPlan { return m.planRetry(from, m.effectsByTop()) }
+
+func (m *Machine) planRetry(from string, effects map[string]outcomes) RetryPlan {
 	p := RetryPlan{From: from}
 	refuse := func(path, code, detail string) {
 		p.Refused = append(p.Refused, Obstacle{Path: path, Code: code, Detail: detail})
@@ -188,7 +190,7 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		refuse("", CodeNoSuchStep, m.whyNotFrom(from))
 		return p
 	}
-	again, effects := make(map[string]bool), m.effectsByTop()
+	again := make(map[string]bool)
 	asked := make(map[string]bool) // approvals that are asked again, because they cover a step that runs
 	for i, step := range m.def.Steps {
 		stays, undone := effects[step.ID].stays, effects[step.ID].undone
@@ -221,6 +223,34 @@ func (m *Machine) PlanRetry(from string) RetryPlan {
 		}
 	}
 	return p
+}
+
+// RetrySteps returns the steps of the top level from which PlanRetry lets a saga go on with the
+// outcomes of steps before, in the definition's order. Of more than most steps that may be
+// possible, it looks at the last ones only, which leave the least to do.
+func (m *Machine) RetrySteps(most int) (ids []string) {
+	// Each plan reads the whole definition, which may have thousands of steps. These bounds exclude
+	// the steps of which PlanRetry refuses each for the same reason.
+	effects, steps := m.effectsByTop(), m.def.Steps
+	first, last := 1, len(steps)-1
+	for i, step := range steps {
+		if n := m.steps[step.ID]; i < last && (n == nil || !n.hasOutcome()) {
+			last = i
+		}
+		switch o := effects[step.ID]; {
+		case o.uncertain != nil:
+			return nil
+		case o.stays != nil:
+			first = max(first, i+1)
+		}
+	}
+	for at := last; at >= max(first, last-most+1); at-- {
+		if p := m.planRetry(steps[at].ID, effects); p.Refused == nil && len(p.Reused) > 0 {
+			ids = append(ids, p.From)
+		}
+	}
+	slices.Reverse(ids)
+	return ids
 }
 
 // whyNotFrom says which step to name instead of one that is not of the top level.

@@ -2,6 +2,9 @@ package machine_test
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"recourse/saga"
@@ -122,6 +125,56 @@ order: {"command":"resolve","path":"seat","outcome":"skip","reason":"it may stay
 		}
 		if p.m.Status() != saga.Failed || got != code {
 			t.Errorf("%s: %s, %+v, want %q", covers, p.m.Status(), plan, code)
+		}
+	}
+}
+
+// The steps from which a saga can go on are those of the plans, and finding the last ones of a long
+// definition does not take a plan for each of its steps.
+func TestRetrySteps(t *testing.T) {
+	var long strings.Builder
+	long.WriteString("saga: long\nsteps:\n")
+	for i := range 900 {
+		fmt.Fprintf(&long, "  - {id: s%d, set: %d}\n", i, i)
+	}
+	long.WriteString("  - {id: never, fail: it is too much}\n  - {id: after, set: 1}\n")
+	const charged = `saga: charged
+steps:
+  - {id: a, set: 1}
+  - id: charge
+    http: POST ${vars.pay}/charges
+    in_doubt: retry
+    compensate: {http: "DELETE ${vars.pay}/charges/1", in_doubt: ask}
+  - {id: b, set: 1}
+  - {id: c, http: "GET ${vars.pay}/c/${steps.charge.status}"}
+  - {id: d, http: "POST ${vars.pay}/d", in_doubt: retry, compensate: none}
+`
+	for name, c := range map[string]struct {
+		definition, script string
+		want               int // steps
+	}{
+		"nothing has an effect": {long.String(), "", 900},
+		"it was undone":         {charged, "c do: 422 {}\n", 3},
+		"it stays":              {charged, "c do: 422 {}\ncharge undo: 422 {}\norder: {\"command\":\"resolve\",\"path\":\"charge\",\"outcome\":\"skip\",\"reason\":\"it may stay\"}\n", 2},
+		"the last one stays":    {charged, "d do: 422 {}\n", 4},
+	} {
+		m := play(t, map[string]string{"definition": c.definition, "input": "null", "script": c.script}).m
+		var want []string
+		for _, s := range m.Definition().Steps {
+			if p := m.PlanRetry(s.ID); p.Refused == nil && len(p.Reused) > 0 {
+				want = append(want, s.ID)
+			}
+		}
+		if got := m.RetrySteps(1000); len(want) != c.want || !slices.Equal(got, want) {
+			t.Errorf("%s (%s): %d steps %v, want %d %v", name, m.Status(), len(got), got, c.want, want)
+		}
+		const most = 20
+		if got := m.RetrySteps(most); !slices.Equal(got, want[max(len(want)-most, 0):]) {
+			t.Errorf("%s: %v", name, got)
+		}
+		one := testing.AllocsPerRun(1, func() { m.PlanRetry(m.Definition().Steps[len(want)].ID) })
+		if all := testing.AllocsPerRun(1, func() { m.RetrySteps(most) }); all > 2*most*one {
+			t.Errorf("%s: %v allocations, and one plan has %v", name, all, one)
 		}
 	}
 }
