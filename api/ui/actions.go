@@ -136,8 +136,8 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	add("operate", ended && possible, later)
 	again := action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}}
-	repeats := ended && d.Saga.Status != saga.Succeeded && d.Session == nil
-	if repeats && d.machine != nil && d.Saga.UndoOf == "" {
+	repeats := ended && d.Saga.Status != saga.Succeeded && d.Session == nil && d.Saga.UndoOf == "" && d.Saga.ForkedFrom == ""
+	if repeats && d.machine != nil {
 		again.From = d.machine.RetrySteps(maxFrom)
 	}
 	if again.From != nil {

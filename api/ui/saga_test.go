@@ -507,6 +507,34 @@ func TestSagaForks(t *testing.T) {
 	x.page("/sagas/"+next).has("Fork of saga "+id[:8], ", after its record 3", "Step put: may its request be sent?")
 }
 
+// Forks, and sagas that undo others, cannot be run again, so the page does not offer it.
+func TestNotRunAgain(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: made\nsteps:\n  - {id: make, http: \"POST ${vars.things}\", in_doubt: retry, retry: none, compensate: {http: \"DELETE ${vars.things}/${output.id}\", retry: none, undo_within: 1h}}\n")
+	id := x.start("made", `null`)
+	x.becomes(id, saga.Succeeded)
+	next := func(do string, pairs ...string) string {
+		t.Helper()
+		to := "/sagas/" + id + "/command/" + do
+		at := x.post(to, append(x.page("/sagas/"+id).hidden(to), pairs...)...).want(303).header.Get("Location")
+		return strings.TrimPrefix(at, "/sagas/")
+	}
+	fork := next("fork", "at", "1", "effects", "hold")
+	x.becomes(fork, saga.Waiting)
+	x.rest("POST", "/v1/sagas/"+fork+"/cancel", `{}`).want(202)
+	x.becomes(fork, saga.Compensated)
+	x.fault(world.Rule{Match: world.Match{Method: "DELETE"}, Do: world.Do{Before: world.FaultStatus, Status: 402}})
+	undo := next("compensate", "reason", "not wanted")
+	x.becomes(undo, saga.Stuck)
+	to := "/sagas/" + undo + "/steps/make/resolve"
+	x.post(to, append(x.page("/sagas/"+undo).hidden(to), "outcome", "skip", "reason", "it may stay")...).want(303)
+	x.becomes(undo, saga.Failed)
+	for id, status := range map[string]int{fork: 409, undo: 422} {
+		x.rest("POST", "/v1/sagas/"+id+"/retry", `{"reason": "again"}`).want(status)
+		x.page("/sagas/"+id).want(200).has("Delete…").lacks("Run it again…")
+	}
+}
+
 // Pressing the button of a signal twice sends one signal; the form of a page that was loaded again
 // sends another one.
 func TestSignalTwice(t *testing.T) {
