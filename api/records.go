@@ -164,6 +164,9 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 			return err
 		})
 		w.Flush()
+		if ctx.Err() != nil {
+			return nil // the client has left, so an error is of that, and nobody reads it
+		}
 		if err != nil || ended {
 			return err
 		}

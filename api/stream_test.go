@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -49,4 +50,33 @@ func TestStreamsBreakOff(t *testing.T) {
 			t.Errorf("%s: %d bytes, then %v; want some, then an error", accept, len(b), err)
 		}
 	}
+}
+
+// gone is a client that leaves with the first event.
+type gone struct {
+	*httptest.ResponseRecorder
+	leave context.CancelFunc
+}
+
+func (g gone) Write(p []byte) (int, error) {
+	g.leave()
+	return g.ResponseRecorder.Write(p)
+}
+
+// A client that leaves while a stream is read is no failure of the stream.
+func TestStreamOfAClientThatLeaves(t *testing.T) {
+	x := newFixture(t)
+	cfg := x.cfg
+	cfg.Store = shortStore{cfg.Store}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	req := httptest.NewRequestWithContext(ctx, "GET", "/v1/sagas/01a1fd50-0000-7000-8000-000000000000/journal", nil)
+	req.Header.Set("Accept", typeStream)
+	req.Host = "127.0.0.1"
+	defer func() {
+		if v := recover(); v != nil {
+			t.Errorf("it panics: %v", v)
+		}
+	}()
+	New(cfg).ServeHTTP(gone{httptest.NewRecorder(), leave}, req)
 }

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -94,7 +96,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte, heade
 		return nil, err
 	}
 	w := NewRecorder()
-	c.api.ServeHTTP(&w, req)
+	if err := c.serve(&w, req); err != nil {
+		return nil, err
+	}
 	r := &Reply{Status: w.Status, Header: w.header, body: w.Body.Bytes()}
 	if p := problemOf(&w); p != nil {
 		return r, p
@@ -127,7 +131,9 @@ func (c *Client) Records(ctx context.Context, id string, after int64) ([]journal
 		return nil, err
 	}
 	w := &lines{Recorder: NewRecorder()}
-	c.api.ServeHTTP(w, req)
+	if err := c.serve(w, req); err != nil {
+		return nil, err
+	}
 	if p := problemOf(&w.Recorder); p != nil {
 		return nil, p
 	}
@@ -171,7 +177,22 @@ func (c *Client) Grown(ctx context.Context, id string, seq int64, wait time.Dura
 	if err != nil {
 		return
 	}
-	c.api.ServeHTTP(&first{NewRecorder(), cancel}, req)
+	_ = c.serve(&first{NewRecorder(), cancel}, req)
+}
+
+// serve lets the API answer a request. The API panics with http.ErrAbortHandler to cut off a
+// response that it cannot finish. For the request that a user's request sends that is an error.
+func (c *Client) serve(w http.ResponseWriter, req *http.Request) (err error) {
+	defer func() {
+		v := recover()
+		if e, ok := v.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+			err = fmt.Errorf("response to %s: it ended early: %w", req.URL.Path, io.ErrUnexpectedEOF)
+		} else if v != nil {
+			panic(v)
+		}
+	}()
+	c.api.ServeHTTP(w, req)
+	return nil
 }
 
 // first is an event stream that is read up to its first event.

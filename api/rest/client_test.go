@@ -1,6 +1,35 @@
 package rest
 
-import "testing"
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A response that the API cuts off is an error of this request. As a panic it would end the user's
+// request, and with it the live stream of a page.
+func TestCutOff(t *testing.T) {
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("{}"))
+		panic(http.ErrAbortHandler)
+	})
+	c := New(api, httptest.NewRequest("GET", "/", nil), "")
+	if _, err := c.Get("/v1/whoami", nil); err == nil {
+		t.Error("half a response counts as one")
+	}
+	if _, err := c.Records(t.Context(), "1", 0); err == nil {
+		t.Error("a part of a journal counts as the whole")
+	}
+	c.Grown(t.Context(), "1", 0, time.Minute)
+	defer func() {
+		if recover() == nil {
+			t.Error("another panic is lost")
+		}
+	}()
+	New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") }), httptest.NewRequest("GET", "/", nil), "").Grown(context.Background(), "1", 0, time.Minute)
+}
 
 // A journal is decoded from pieces of any size, and a line that is not a record is an error.
 func TestLines(t *testing.T) {

@@ -531,7 +531,7 @@ func TestNotRunAgain(t *testing.T) {
 	x.becomes(undo, saga.Failed)
 	for id, status := range map[string]int{fork: 409, undo: 422} {
 		x.rest("POST", "/v1/sagas/"+id+"/retry", `{"reason": "again"}`).want(status)
-		x.page("/sagas/"+id).want(200).has("Delete…").lacks("Run it again…")
+		x.page("/sagas/" + id).want(200).has("Delete…").lacks("Run it again…")
 	}
 }
 
