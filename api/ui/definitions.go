@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	"recourse/saga"
 )
@@ -95,7 +96,8 @@ func showDefinitions(v *request) error {
 	return v.render("definitions", "Definitions", page)
 }
 
-// live counts the live sagas of each definition.
+// live counts the live sagas of each definition that was published, not those of sessions and of
+// runs of an action.
 func (v *request) live() (map[string]int64, error) {
 	var stats struct {
 		Live map[string]int64 `json:"live"`
@@ -103,5 +105,6 @@ func (v *request) live() (map[string]int64, error) {
 	if _, err := v.api.Get("/v1/stats", &stats); err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(stats.Live, func(name string, _ int64) bool { return strings.HasPrefix(name, saga.SessionPrefix) })
 	return stats.Live, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -352,4 +353,19 @@ func TestPublishReplays(t *testing.T) {
 	replay(strings.Replace(quick, "a: 1", "a: 2", 1)).has("2 other-end.", "Sagas that differ", "the saga ends otherwise: /output", `href="/sagas/`)
 	x.page("/definitions/quick").want(200).lacks("v2")
 	x.page("/publish").want(200).lacks(`value="replay"`)
+}
+
+// Live sessions and runs of an action are no definitions that were archived: no page of them
+// exists.
+func TestGoneDefinitions(t *testing.T) {
+	x := newSite(t)
+	x.session("")
+	x.publish("saga: waits\nsteps: [{id: word, signal: word}]\n")
+	x.rest("PUT", "/v1/actions/never", "action: never\nhttp: GET ${vars.things}\nretry: {initial: 1h}\n").want(201)
+	x.fault(world.Rule{Match: world.Match{Method: "GET"}, Do: world.Do{Before: world.FaultStatus, Status: 503}})
+	x.rest("POST", "/v1/actions/never/run", `{}`).want(201)
+	x.page("/definitions").want(200).lacks("Archived, with live sagas", saga.SessionPrefix)
+	x.start("waits", `{}`)
+	x.post("/definitions/waits/archive", "sure", "waits").want(303)
+	x.page("/definitions").want(200).has("Archived, with live sagas", `href="/definitions/waits"`).lacks(saga.SessionPrefix)
 }
