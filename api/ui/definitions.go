@@ -88,12 +88,40 @@ func showDefinitions(v *request) error {
 		delete(live, d.Name)
 		page.Rows = append(page.Rows, row)
 	}
-	if page.First == "" && page.Next == "" {
+	if page.Next == "" {
+		if page.First != "" {
+			if err := v.leavePublished(live); err != nil {
+				return err
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(live)) {
 			page.Gone = append(page.Gone, definitionRow{document: document{Name: name, Archived: true}, Live: live[name]})
 		}
 	}
 	return v.render("definitions", "Definitions", page)
+}
+
+// leavePublished deletes the names of definitions that are published and not archived: the list has
+// them on its pages.
+func (v *request) leavePublished(live map[string]int64) error {
+	ask := url.Values{"limit": {"200"}}
+	for len(live) > 0 {
+		var list struct {
+			Data []document `json:"data"`
+			Next string     `json:"next_cursor"`
+		}
+		if _, err := v.api.Get("/v1/definitions?"+ask.Encode(), &list); err != nil {
+			return err
+		}
+		for _, d := range list.Data {
+			delete(live, d.Name)
+		}
+		if list.Next == "" {
+			break
+		}
+		ask.Set("cursor", list.Next)
+	}
+	return nil
 }
 
 // live counts the live sagas of each definition that was published, not those of sessions and of

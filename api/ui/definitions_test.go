@@ -369,3 +369,29 @@ func TestGoneDefinitions(t *testing.T) {
 	x.post("/definitions/waits/archive", "sure", "waits").want(303)
 	x.page("/definitions").want(200).has("Archived, with live sagas", `href="/definitions/waits"`).lacks(saga.SessionPrefix)
 }
+
+// The last page of the definitions lists the archived ones with live sagas, and none that another
+// page has.
+func TestGoneDefinitionsOfALongList(t *testing.T) {
+	x := newSite(t)
+	for i := range 52 {
+		name := fmt.Sprintf("d%02d", i)
+		x.publish("saga: " + name + "\nsteps: [{id: word, signal: word}]\n")
+		if i == 0 || i == 1 || i == 51 {
+			x.start(name, `{}`)
+		}
+	}
+	next := regexp.MustCompile(`<a href="([^"]+)" rel="next">`)
+	last := func() *answer {
+		t.Helper()
+		x.page("/definitions").want(200).lacks("Archived, with live sagas")
+		m := next.FindStringSubmatch(x.page("/definitions").body)
+		if m == nil {
+			t.Fatal("there is one page")
+		}
+		return x.page(strings.ReplaceAll(m[1], "&amp;", "&")).want(200).has(`id="document-d51"`)
+	}
+	last().lacks("Archived, with live sagas")
+	x.post("/definitions/d01/archive", "sure", "d01").want(303)
+	last().has("Archived, with live sagas", `href="/definitions/d01"`).lacks(`href="/definitions/d00"`)
+}
