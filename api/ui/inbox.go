@@ -214,7 +214,7 @@ func raiseBudget(v *request) error {
 	id := f.Get("saga")
 	v.r.URL.RawQuery = queryOf(f.Get("back"))
 	body := map[string]any{"reason": f.Get("reason"), "budget": budgetOf(f)}
-	applied, err := v.raise(id, f.Get("seen"), body)
+	now, err := v.raise(id, f.Get("seen"), body)
 	if err != nil {
 		var p *rest.Problem
 		if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
@@ -223,31 +223,48 @@ func raiseBudget(v *request) error {
 		v.still = true
 		return v.inbox(p.Status, &tried{Do: "budget", Typed: f, Problem: p})
 	}
-	notice := "The budget of saga " + format.Short(id) + " is raised, and the saga continues."
-	if !applied {
-		notice = unread
+	return v.done("/inbox?"+v.r.URL.RawQuery, raised(now))
+}
+
+// raised says what a saga does after its budget was raised; nil: no node has read the command yet.
+func raised(now *machine.View) string {
+	if now == nil {
+		return unread
 	}
-	return v.done("/inbox?"+v.r.URL.RawQuery, notice)
+	text := "The budget of saga " + format.Short(now.ID) + " is now " + budgetText(now.Cost)
+	switch {
+	case now.Status == saga.PausedStatus:
+		return text + ". It is paused: it continues when somebody resumes it."
+	case len(now.Open) > 0:
+		return text + ". It still waits for a person: the inbox says for what."
+	}
+	return text + ", and the saga continues."
 }
 
 // raise changes a saga's budget if it is still the one that the user saw. Other changes of the saga
-// do not matter. applied is false if no node has read the command yet.
-func (v *request) raise(id, seen string, body any) (applied bool, _ error) {
+// do not matter. It returns the saga after that; nil if no node has read the command yet.
+func (v *request) raise(id, seen string, body any) (*machine.View, error) {
 	at := rest.Path("v1", "sagas", id)
 	for range commandTries {
 		var view machine.View
 		if _, err := v.api.Get(at, &view); err != nil {
-			return false, err
+			return nil, err
 		}
 		if budgetText(view.Cost) != seen {
-			return false, &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
+			return nil, &rest.Problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
 		}
-		r, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), nil)
-		if err == nil || !hasMoved(err) {
-			return err == nil && !r.Unread(), err
+		var now machine.View
+		switch r, err := v.api.Send(http.MethodPatch, at, body, asOf(view.Seq), &now); {
+		case hasMoved(err):
+			continue
+		case err != nil:
+			return nil, err
+		case r.Unread():
+			return nil, nil
 		}
+		return &now, nil
 	}
-	return false, tooFast()
+	return nil, tooFast()
 }
 
 // queryOf returns the query of a URL of the inbox, to return to.

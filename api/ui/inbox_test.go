@@ -166,6 +166,28 @@ func TestInboxBudgetRefused(t *testing.T) {
 	}
 }
 
+// The inbox says whether a saga continues after its budget was raised.
+func TestInboxBudgetContinues(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	id := x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	raise := func(amount string) *answer {
+		t.Helper()
+		form := x.page("/inbox").want(200).hidden("/inbox/budget")
+		x.post("/inbox/budget", append(form, "amount", amount, "reason", "r")...).want(303)
+		return x.page("/inbox").want(200)
+	}
+	raise("1.01 EUR").has("is now 1.01 EUR. It still waits for a person").lacks("continues.</p>")
+	x.rest("POST", "/v1/sagas/"+id+"/pause", `{}`).want(202)
+	raise("4.00 EUR").has("is now 4.00 EUR. It is paused: it continues when somebody resumes it").lacks("continues.</p>")
+	x.rest("POST", "/v1/sagas/"+id+"/resume", `{}`).want(202)
+
+	id = x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	raise("4.00 EUR").has("is now 4.00 EUR, and the saga continues.</p>")
+}
+
 // A budget is raised if it is the one that the user saw, even if the saga has changed otherwise.
 func TestInboxBudgetMeanwhile(t *testing.T) {
 	m := &meddler{before: func(string) {}}
