@@ -395,3 +395,18 @@ func TestGoneDefinitionsOfALongList(t *testing.T) {
 	x.post("/definitions/d01/archive", "sure", "d01").want(303)
 	last().has("Archived, with live sagas", `href="/definitions/d01"`).lacks(`href="/definitions/d00"`)
 }
+
+// A new document is published under its own name, not under what a key within it says.
+func TestPublishNames(t *testing.T) {
+	x := newSite(t)
+	for source, to := range map[string]string{
+		"steps:\n  - id: note\n    set:\n      action: greet\n      saga: other\nsaga: nested\n":         "/definitions/nested",
+		"{\n  \"steps\": [{\"id\": \"a\", \"set\": 1}],\n  \"saga\": \"json\"\n}":                        "/definitions/json",
+		"input:\n  saga: string\nhttp: GET ${vars.things}\n# what it is called\n'action': \"read-it\"\n": "/actions/read-it",
+	} {
+		if got := x.post("/publish", "source", source, "do", "publish").want(303).header.Get("Location"); got != to {
+			t.Errorf("sent to %s, want %s", got, to)
+		}
+	}
+	x.post("/publish", "source", "steps: [{id: a, set: {saga: x}}]\n", "do", "publish").want(422)
+}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"recourse/api/rest"
 	"recourse/api/ui/diff"
+	"recourse/api/ui/outline"
 	"recourse/saga"
 	"recourse/saga/replay"
 )
@@ -164,18 +164,15 @@ func (v *request) replay(page *publishView) error {
 	return nil
 }
 
-var named = regexp.MustCompile(`(?m)^[\s{]*"?(saga|action)"?\s*:\s*["']?([a-z][a-z0-9-]*)`)
-
 // put publishes a text without errors.
 func (v *request) put(page *publishView) error {
 	name, of, header := page.Name, page.of(), yamlType.Clone()
 	if name == "" {
-		m := named.FindStringSubmatch(page.Source)
-		if m == nil {
+		name, page.Action = outline.Name([]byte(page.Source))
+		if name == "" {
 			page.Problem = &rest.Problem{Title: "The source has no name", Detail: "start it with saga: and a name, or action: and a name"}
 			return v.renderAs(http.StatusUnprocessableEntity, "definition-publish", page.title(), page)
 		}
-		name, page.Action = m[2], m[1] == "action"
 		of = page.of()
 		header.Set("If-None-Match", "*")
 	} else {

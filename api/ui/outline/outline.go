@@ -43,6 +43,21 @@ func Of(source []byte) Outline {
 	return o
 }
 
+// Name returns the name that a document gives itself, and whether it is an action; "" if it has
+// none.
+func Name(source []byte) (name string, action bool) {
+	var doc yaml.Node
+	if yaml.Unmarshal(source, &doc) != nil || len(doc.Content) != 1 {
+		return "", false
+	}
+	root := doc.Content[0]
+	if n := under(root, "saga"); n != nil {
+		return text(n), false
+	}
+	name = text(under(root, "action"))
+	return name, name != ""
+}
+
 // walk reads a list of steps, with nested ones.
 func (o *Outline) walk(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
