@@ -225,9 +225,9 @@ func (m *Machine) planRetry(from string, effects map[string]outcomes) RetryPlan 
 	return p
 }
 
-// RetrySteps returns the steps of the top level from which PlanRetry lets a saga go on with the
-// outcomes of steps before, in the definition's order. Of more than most steps that may be
-// possible, it looks at the last ones only, which leave the least to do.
+// RetrySteps returns the steps of the top level from which PlanRetry refuses nothing and takes over
+// some outcomes, in the definition's order. Of more than most steps that may be possible, it looks
+// at the last ones only, which leave the least to do.
 func (m *Machine) RetrySteps(most int) (ids []string) {
 	// Each plan reads the whole definition, which may have thousands of steps. These bounds exclude
 	// the steps of which PlanRetry refuses each for the same reason.
