@@ -71,6 +71,55 @@ func TestApplyTypes(t *testing.T) {
 	}
 }
 
+// What only the server knows, such as its variables and sinks, is checked before anything is
+// published, too. What the server does not have yet, because it is among the files, is no error.
+func TestApplyAsksTheServerFirst(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	dir := t.TempDir()
+	for name, src := range map[string]string{
+		"act.yaml":    "action: act\nhttp: POST https://a.example/x\n",
+		"first.yaml":  "saga: first\nsteps:\n  - {id: a, set: 1}\n",
+		"second.yaml": "saga: second\nsteps:\n  - {id: a, emit: x.y, to: nowhere}\n",
+		"third.yaml":  "saga: third\nsteps:\n  - {id: a, use: act}\n  - {id: b, set: '${vars.none}'}\n",
+		"fourth.yaml": "saga: fourth\nsteps:\n  - {id: a, use: act@1}\n  - {id: b, run: first}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := run(t, s.env, "definitions", "apply", dir)
+	for _, want := range []string{filepath.Join(dir, "second.yaml") + ":3:", "unknown_sink: ", filepath.Join(dir, "third.yaml") + ":4:", `unknown_var: there is no variable "none"`, "nothing was published"} {
+		if !strings.Contains(r.errOut, want) {
+			t.Errorf("no %q in %s", want, r.errOut)
+		}
+	}
+	if r.code != cli.Usage || r.out != "" || strings.Contains(r.errOut, "act:") || strings.Contains(r.errOut, "fourth") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if out := ok(t, s.env, "definitions", "list"); strings.Contains(out, "first") {
+		t.Errorf("something was published: %s", out)
+	}
+	for _, name := range []string{"second.yaml", "third.yaml"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, s.env, "definitions", "apply", dir)
+
+	// An unchanged definition keeps its action, also if that is archived now.
+	keeps := file(t, "keeps.yaml", "saga: keeps\nsteps:\n  - {id: a, use: act}\n")
+	ok(t, s.env, "definitions", "apply", keeps)
+	if status := s.status(t, http.MethodDelete, "/v1/actions/act"); status != http.StatusNoContent {
+		t.Fatalf("archive: HTTP %d", status)
+	}
+	ok(t, s.env, "definitions", "apply", keeps)
+	changed := file(t, "changed.yaml", "saga: keeps\nsteps:\n  - {id: b, use: act}\n")
+	if r := run(t, s.env, "definitions", "apply", changed); r.code != cli.Usage || !strings.Contains(r.errOut, "action act is archived") || !strings.Contains(r.errOut, "nothing was published") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
 // apply does not warn about a definition that it publishes a moment later, as in a circle, even if
 // that one is archived until then. It also does not check types against an archived definition.
 func TestApplyOfACircle(t *testing.T) {

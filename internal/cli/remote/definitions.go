@@ -58,6 +58,8 @@ type publishing struct {
 	file, kind, name string
 	src              []byte
 	runs             []saga.Mention // the definitions that it runs
+	together         bool           // it uses actions, or runs definitions, of the other files
+	pinned           bool           // it uses actions without naming a version
 }
 
 // Run checks all files first, so that an error in one of them publishes none.
@@ -75,6 +77,9 @@ func (c *applyDefinitions) Run(a *cli.App) error {
 	}
 	todo, err := checkFiles(a, cl, files)
 	if err != nil {
+		return err
+	}
+	if err := checkOnServer(a, cl, todo); err != nil {
 		return err
 	}
 	if c.Replay > 0 {
@@ -150,13 +155,14 @@ func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 // checkFiles compiles all files and sorts them for publishing: actions first, since definitions use
 // them, and definitions after those that they run.
 func checkFiles(a *cli.App, cl *Client, files []string) ([]publishing, error) {
-	actions := &definition.Actions{Other: cl.action}
+	actions, uses := &definition.Actions{Other: cl.action}, false
 	find := func(name string, version int) (*saga.Action, error) {
 		if version > 0 { // the server has its text
 			if act, err := cl.action(name, version); err == nil {
 				return act, nil
 			}
 		}
+		uses = uses || slices.ContainsFunc(actions.List, func(act *saga.Action) bool { return act.Name == name })
 		return actions.Find(name, version)
 	}
 	var acts, defs []publishing
@@ -192,19 +198,26 @@ func checkFiles(a *cli.App, cl *Client, files []string) ([]publishing, error) {
 	o.Children = children.Find
 	for i := range defs {
 		progress.At(len(files) - len(defs) + i)
+		uses = false
 		def, errs := dsl.Parse(defs[i].file, defs[i].src, o)
 		if errs != nil {
 			report(errs)
 			continue
 		}
-		defs[i].name, defs[i].runs = def.Name, def.Runs
+		defs[i].name, defs[i].runs, defs[i].together, defs[i].pinned = def.Name, def.Runs, uses, len(def.Pins) > 0
 		// Each would become a version, and the last one the newest, again with each run.
 		if j := slices.IndexFunc(defs[:i], func(o publishing) bool { return o.name == def.Name }); j >= 0 && !bytes.Equal(defs[j].src, defs[i].src) {
 			report(fmt.Errorf("%s: definition %s is in %s, too: keep one", defs[i].file, def.Name, defs[j].file))
 		}
 	}
 	if bad {
-		return nil, cli.Exit(cli.Usage, errors.New("nothing was published: fix the errors above first"))
+		return nil, errUnfit()
+	}
+	for i := range defs {
+		defs[i].together = defs[i].together || slices.ContainsFunc(defs[i].runs, func(run saga.Mention) bool {
+			name, _, _ := saga.RunTarget(run.Name)
+			return slices.ContainsFunc(defs, func(o publishing) bool { return o.name == name })
+		})
 	}
 	return append(acts, childrenFirst(defs)...), nil
 }

@@ -42,6 +42,10 @@ func TestApplyRefusesTwoFilesWithOneDefinition(t *testing.T) {
 func TestApplyThatIsRefusedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/validate" {
+			_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
+			return
+		}
 		if r.URL.Path != "/v1/definitions/first" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			return
