@@ -24,6 +24,7 @@ type documentView struct {
 	SHA256    string         `json:"sha256"`
 	CreatedAt saga.Time      `json:"created_at"`
 	Archived  bool           `json:"archived,omitempty"`
+	Revived   bool           `json:"revived,omitempty"` // only in the response to PUT
 	Warnings  []saga.Finding `json:"warnings"`
 	// Actions are the versions that a definition pins of actions it uses without a version. Lists
 	// do not have them.
@@ -34,7 +35,7 @@ type documentView struct {
 const typeYAML = "application/yaml"
 
 func view(d journal.Document) documentView {
-	return documentView{Name: d.Name, Version: versionName(d.Version), SHA256: d.SHA256, CreatedAt: saga.Time{Time: d.CreatedAt}, Archived: d.Archived, Warnings: []saga.Finding{}}
+	return documentView{Name: d.Name, Version: versionName(d.Version), SHA256: d.SHA256, CreatedAt: saga.Time{Time: d.CreatedAt}, Archived: d.Archived, Revived: d.Revived, Warnings: []saga.Finding{}}
 }
 
 // add adds the results of compiling.

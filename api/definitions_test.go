@@ -94,6 +94,14 @@ func TestArchiveDefinition(t *testing.T) {
 		if x.do("GET", "/v1/definitions/nap", "").want(200).into(&v); !v.Archived {
 			t.Error("it does not show as archived")
 		}
+		var again documentView
+		for _, revived := range []bool{true, false} {
+			x.do("PUT", "/v1/definitions/nap", sleepDef).want(200).into(&again)
+			if again.Revived != revived || again.Archived {
+				t.Errorf("published again: %+v, want revived %t", again, revived)
+			}
+			again = documentView{}
+		}
 		x.do("GET", "/v1/sagas/"+id, "").want(200)
 		x.do("POST", "/v1/sagas/"+id+"/cancel", "").want(202)
 		x.until(id, is(saga.Compensated))

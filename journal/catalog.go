@@ -15,7 +15,8 @@ type Catalog interface {
 	//
 	// match is "" or a condition on the newest version, checked before anything else: its sha256,
 	// "*" (there must be a version) or "-" (there must be none). Publishing an archived name makes
-	// it available again. A zero CreatedAt stands for the store's time.
+	// it available again, which is said in Document.Revived. A zero CreatedAt stands for the
+	// store's time.
 	Publish(ctx context.Context, d Document, match string) (v Document, created bool, err error)
 	// Document returns one version; for version 0, the newest one. Errors: ErrNotFound. It returns
 	// archived documents, too: see Document.Archived.
@@ -54,4 +55,5 @@ type Document struct {
 	Source    []byte // the bytes that were published
 	CreatedAt time.Time
 	Archived  bool
+	Revived   bool // by the Publish that returned it: the name was archived until then; not stored
 }

@@ -17,6 +17,7 @@ type document struct {
 	SHA256    string         `json:"sha256"`
 	CreatedAt saga.Time      `json:"created_at"`
 	Archived  bool           `json:"archived"`
+	Revived   bool           `json:"revived"` // by this request to publish it
 	Warnings  []saga.Finding `json:"warnings"`
 	Source    string         `json:"source"`
 }

@@ -276,6 +276,13 @@ func TestPublish(t *testing.T) {
 	x.page("/actions/nod").want(200).has("action: nod", "Archive…")
 	x.post("/actions/nod/archive", "sure", "nod").want(303)
 	x.page("/definitions?tab=actions").want(200).lacks(`href="/actions/nod"`)
+	archived := x.page("/publish?action=nod").want(200).hidden("/publish")
+	x.post("/publish", append(archived, "source", action, "do", "publish")...).want(303)
+	x.page("/actions/nod").want(200).has("v1 is the same. The action is no longer archived")
+	x.rest("DELETE", "/v1/definitions/fresh", "").want(204)
+	form = x.page("/publish?definition=fresh").want(200).hidden("/publish")
+	x.post("/publish", append(form, "source", next, "do", "publish")...).want(303)
+	x.page("/definitions/fresh").want(200).has("v3 is the same. The definition is no longer archived: it takes new sagas again")
 }
 
 // No typed or published text becomes markup on any page.

@@ -194,6 +194,12 @@ func (v *request) put(page *publishView) error {
 	if r.Status == http.StatusOK {
 		notice = "Nothing was published: " + d.Version + " is the same."
 	}
+	switch {
+	case d.Revived && page.Action:
+		notice += " The action is no longer archived: new definitions may use it."
+	case d.Revived:
+		notice += " The definition is no longer archived: it takes new sagas again."
+	}
 	return v.done("/"+of+"/"+url.PathEscape(name), notice)
 }
 

@@ -142,7 +142,7 @@ func TestApplyOfACircle(t *testing.T) {
 	if r := run(t, s.env, "definitions", "apply", caller); r.code != cli.OK || !strings.Contains(r.errOut, "ping is archived") {
 		t.Errorf("an archived one: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
-	if r := run(t, s.env, "definitions", "apply", ping, pong); r.code != cli.OK || strings.Contains(r.errOut, "unknown-definition") {
+	if r := run(t, s.env, "definitions", "apply", ping, pong); r.code != cli.OK || strings.Contains(r.errOut, "unknown-definition") || strings.Count(r.out, "v1 revived\n") != 2 {
 		t.Errorf("published again: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }

@@ -21,9 +21,14 @@ func doc(name, source string) journal.Document {
 
 func (b *bench) publish(d journal.Document, match string, version int, created bool) {
 	b.Helper()
+	b.publishNow(d, match, version, created, false)
+}
+
+func (b *bench) publishNow(d journal.Document, match string, version int, created, revived bool) {
+	b.Helper()
 	got, fresh, err := b.Publish(b.ctx, d, match)
 	b.must(err)
-	d.Version = version
+	d.Version, d.Revived = version, revived
 	diff(b, "published", got, d)
 	if fresh != created {
 		b.Fatalf("created = %v, want %v", fresh, created)
@@ -126,14 +131,16 @@ func archive(b *bench) {
 			b.Errorf("archived document: %+v", got)
 		}
 	}
+	b.publishNow(one, "", 1, false, true)
 	b.publish(one, "", 1, false)
 	got, err := b.Document(b.ctx, "definition", "trip", 0)
 	b.must(err)
-	if got.Archived {
+	if got.Archived || got.Revived {
 		b.Error("it was published again and is still archived")
 	}
 	b.must(b.Archive(b.ctx, "definition", "trip"))
-	b.publish(doc("trip", "2"), "", 2, true)
+	b.publishNow(doc("trip", "2"), "", 2, true, true)
+	b.publish(doc("trip", "3"), "", 3, true)
 }
 
 func publishConcurrently(b *bench) {

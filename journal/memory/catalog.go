@@ -37,11 +37,15 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 	if !journal.Matches(match, true, newest.SHA256) {
 		return journal.Document{}, false, fmt.Errorf("publish %s: %w", d.Name, journal.ErrMismatch)
 	}
+	revived := have.archived
 	have.archived = false
-	if newest.SHA256 == d.SHA256 {
-		return have.get(newest.Version), false, nil
+	created := newest.SHA256 != d.SHA256
+	v := have.get(newest.Version)
+	if created {
+		v = have.add(d, s)
 	}
-	return have.add(d, s), true, nil
+	v.Revived = revived
+	return v, created, nil
 }
 
 func (n *docs) add(d journal.Document, s *Store) journal.Document {

@@ -30,7 +30,8 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 			return err
 		}
 		var newest int
-		if err := t.QueryRow(ctx, `SELECT newest FROM document_names WHERE kind = $1 AND name = $2 FOR UPDATE`, d.Kind, d.Name).Scan(&newest); err != nil {
+		var archived bool
+		if err := t.QueryRow(ctx, `SELECT newest, archived FROM document_names WHERE kind = $1 AND name = $2 FOR UPDATE`, d.Kind, d.Name).Scan(&newest, &archived); err != nil {
 			return err
 		}
 		var sha string
@@ -56,6 +57,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 			return err
 		}
 		v, err = pgx.CollectExactlyOneRow(rows, scanDocument)
+		v.Revived = archived
 		return err
 	})
 	if err != nil {

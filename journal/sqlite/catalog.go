@@ -52,8 +52,9 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 	err = s.w.do(ctx, func(t *tx) error {
 		var newest int
 		var sha string
-		err := t.row(`SELECT n.newest, d.sha256 FROM document_names n JOIN documents d ON d.kind = n.kind AND d.name = n.name AND d.version = n.newest
-			WHERE n.kind = ? AND n.name = ?`, []any{d.Kind, d.Name}, &newest, &sha)
+		var archived bool
+		err := t.row(`SELECT n.newest, n.archived, d.sha256 FROM document_names n JOIN documents d ON d.kind = n.kind AND d.name = n.name AND d.version = n.newest
+			WHERE n.kind = ? AND n.name = ?`, []any{d.Kind, d.Name}, &newest, &archived, &sha)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -75,6 +76,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 		v, err = scanDocument(func(dest ...any) error {
 			return t.row(`SELECT `+documentColumns+` WHERE d.kind = ? AND d.name = ? AND d.version = ?`, []any{d.Kind, d.Name, newest}, dest...)
 		})
+		v.Revived = archived
 		return err
 	})
 	if err != nil {

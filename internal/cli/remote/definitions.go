@@ -41,6 +41,7 @@ type Document struct {
 	Warnings  []saga.Finding    `json:"warnings"`
 	Actions   map[string]string `json:"actions,omitempty"`
 	Archived  bool              `json:"archived,omitempty"`
+	Revived   bool              `json:"revived,omitempty"` // it was archived until it was published now
 	Source    string            `json:"source,omitempty"`
 }
 
@@ -50,7 +51,8 @@ type Applied struct {
 	Kind    string `json:"kind"` // action, definition
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Changed bool   `json:"changed"`
+	Changed bool   `json:"changed"`           // it is a new version
+	Revived bool   `json:"revived,omitempty"` // it was archived
 }
 
 // publishing is a file to publish.
@@ -117,11 +119,14 @@ func (c *applyDefinitions) publish(a *cli.App, cl *Client, todo []publishing) ([
 				a.Note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 			}
 		}
-		list = append(list, Applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created})
+		list = append(list, Applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created, Revived: d.Revived})
 		if !c.Machine() {
 			state, name := "unchanged", d.Name
-			if created {
+			switch {
+			case created:
 				state = "published"
+			case d.Revived:
+				state = "revived"
 			}
 			if p.kind == "action" {
 				name = "action " + name
