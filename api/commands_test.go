@@ -279,6 +279,11 @@ func TestPatch(t *testing.T) {
 			t.Errorf("%s %s", d, a.Body)
 		}
 		x.do("PATCH", path, `{"labels": {"a": "3"}}`, header{"If-Match", seqTag(v.Seq)}).problem(412, "changed")
+		keyed := []header{{"If-Match", a.Header.Get("ETag")}, {"Idempotency-Key", "patch-" + v.ID}}
+		a = x.do("PATCH", path, `{"labels": {"a": "1"}}`, keyed...).want(200)
+		if again := x.do("PATCH", path, `{"labels": {"a": "1"}}`, keyed...).want(200); again.Header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("repeated with its key: %v %s", again.Header, again.Body)
+		}
 		got = x.do("PATCH", path, `{"labels": {"a": null, "c": "3"}}`, header{"If-Match", a.Header.Get("ETag")}).want(200).saga()
 		if d := cmp.Diff(map[string]string{"b": "2", "c": "3"}, got.Labels); d != "" {
 			t.Error(d)

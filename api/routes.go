@@ -69,7 +69,7 @@ func (s *server) routes() []route {
 		{method: http.MethodPost, path: startPath + `\:batch`, op: opStart, handler: s.startBatch, stream: true, batch: true},
 		get("/v1/sagas", opRead, s.listSagas),
 		{method: http.MethodGet, path: saga, op: opRead, handler: s.getSaga, stream: true},
-		{method: http.MethodPatch, path: saga, op: opOperate, handler: s.patchSaga},
+		{method: http.MethodPatch, path: saga, op: opOperate, handler: s.patchSaga, keyed: true},
 		{method: http.MethodDelete, path: saga, op: opOperate, handler: s.deleteSaga},
 		{method: http.MethodGet, path: saga + "/journal", op: opRead, handler: s.getJournal, stream: true},
 		get(saga+"/steps", opRead, s.listSteps),

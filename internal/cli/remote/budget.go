@@ -42,15 +42,15 @@ func (c *Budget) Run(a *cli.App) error {
 	if c.Saga, err = cl.fullID(c.Saga); err != nil {
 		return err
 	}
-	seq, err := cl.seq(c.Saga, c.IfSeq)
-	if err != nil {
-		return err
+	header := map[string]string{"If-Match": "*"}
+	if c.IfSeq != 0 {
+		header = ifMatch(c.IfSeq)
 	}
 	body := map[string]any{"budget": budget}
 	if c.Reason != "" {
 		body["reason"] = c.Reason
 	}
-	r, err := cl.Do(Call{Method: http.MethodPatch, Path: SagaPath(c.Saga), Body: body, Header: ifMatch(seq)})
+	r, err := cl.Do(Call{Method: http.MethodPatch, Path: SagaPath(c.Saga), Body: body, Header: header})
 	if err != nil {
 		return err
 	}

@@ -76,10 +76,10 @@ func (r Answer) Into(v any) error {
 	return nil
 }
 
-// Do sends a request and reads the response. POSTs carry an idempotency key, so that a request
+// Do sends a request and reads the response. POST and PATCH carry an idempotency key, so that a request
 // whose response was lost is retried without a second effect. Errors have exit codes.
 func (c *Client) Do(r Call) (Answer, error) {
-	if r.Method == http.MethodPost {
+	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
 		if r.Header == nil {
 			r.Header = make(map[string]string)
 		}
