@@ -76,8 +76,9 @@ func (r Answer) Into(v any) error {
 	return nil
 }
 
-// Do sends a request and reads the response. POST and PATCH carry an idempotency key, so that a request
-// whose response was lost is retried without a second effect. Errors have exit codes.
+// Do sends a request and reads the response. POST and PATCH carry an idempotency key, so that a
+// request whose response was lost is retried without a second effect. If the first attempt is still
+// in flight then, Do waits for it. Errors have exit codes.
 func (c *Client) Do(r Call) (Answer, error) {
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
 		if r.Header == nil {
@@ -91,6 +92,22 @@ func (c *Client) Do(r Call) (Answer, error) {
 			r.Header["Idempotency-Key"] = id.String()
 		}
 	}
+	until := time.Now().Add(keyHeld)
+	for {
+		a, err := c.send(r)
+		p, ok := errors.AsType[*Problem](err)
+		if !ok || Code(p) != "key_in_flight" || time.Now().After(until) || !c.Pause(time.Duration(max(p.retryAfter, 1))*time.Second) {
+			return a, err
+		}
+	}
+}
+
+// keyHeld is how long a request is repeated whose key the server has in flight. It is longer than
+// a server that has died keeps a key.
+const keyHeld = 65 * time.Second
+
+// send sends a request, and again if the connection breaks.
+func (c *Client) send(r Call) (Answer, error) {
 	var lost error
 	for try := range 3 {
 		if try > 0 && !c.Pause(300*time.Millisecond) {
