@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"recourse/examples/world"
+	"recourse/internal/cli"
+	"recourse/saga/machine"
 )
 
 // A saga that succeeded with a step in doubt says so wherever the command line shows it.
@@ -31,5 +34,12 @@ func TestShowNamesDoubts(t *testing.T) {
 	}
 	if out := ok(t, s.env, "show", id, "--steps"); !strings.Contains(out, "in_doubt") {
 		t.Errorf("the steps: %s", out)
+	}
+	var steps []machine.StepView
+	if out := ok(t, s.env, "show", id, "--steps", "-o", "json"); json.Unmarshal([]byte(out), &steps) != nil || len(steps) != 2 || steps[0].Path != "sms" || len(steps[0].Attempts) != 1 {
+		t.Errorf("the steps as JSON: %s", out)
+	}
+	if r := run(t, s.env, "show", id, "--steps", "--follow"); r.code != cli.Usage || !strings.Contains(r.errOut, "--follow") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,6 +33,9 @@ type Show struct {
 
 // Run shows a saga.
 func (c *Show) Run(a *cli.App) error {
+	if c.Steps && c.Follow {
+		return cli.Exit(cli.Usage, errors.New("--steps is a table of the steps as they are now, and --follow shows them live: choose one"))
+	}
 	cl, err := c.Client(a.Ctx)
 	if err != nil {
 		return err
@@ -45,6 +50,9 @@ func (c *Show) Run(a *cli.App) error {
 		return c.follow(a, cl, v)
 	}
 	if c.Machine() {
+		if c.Steps {
+			return c.rawSteps(a, cl)
+		}
 		return a.Raw(r.Body)
 	}
 	printView(a, v)
@@ -126,6 +134,15 @@ func printView(a *cli.App, v machine.View) {
 	line("parent", v.Parent)
 	line("input", string(v.Input))
 	line("output", string(v.Output))
+}
+
+// rawSteps prints the steps as one JSON array, as the server returned them.
+func (c *Show) rawSteps(a *cli.App, cl *Client) error {
+	var list Page[json.RawMessage]
+	if _, err := cl.Get(SagaPath(c.Saga, "steps"), &list); err != nil {
+		return err
+	}
+	return printList(a, list.Data)
 }
 
 func (c *Show) steps(a *cli.App, cl *Client) error {
