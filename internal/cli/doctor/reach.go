@@ -46,15 +46,11 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 	check := "models " + p.Name
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
-	address := strings.TrimRight(p.BaseURL, "/") + "/models"
+	address, header, base := listOfModels(p)
 	u, err := url.Parse(address)
 	if err != nil {
 		d.failed(check, err)
 		return
-	}
-	header := http.Header{}
-	if p.APIKey != "" {
-		header.Set("Authorization", "Bearer "+string(p.APIKey))
 	}
 	sender := egress.New(d.calls)
 	defer sender.Close()
@@ -77,10 +73,27 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		d.wrong(check, fmt.Sprintf("refuses the key (HTTP %d)", resp.StatusCode), "give it another: --llm-api-key, or api_key in the config file")
 	case resp.StatusCode == http.StatusNotFound:
-		d.warn(check, "is there, but "+address+" is not", "check that the base URL has its version, as in "+llm.OpenAI)
+		d.warn(check, "is there, but "+address+" is not", "check that the base URL "+base)
 	default:
 		d.warn(check, fmt.Sprintf("responds to GET %s with HTTP %d", address, resp.StatusCode), "check its status page")
 	}
+}
+
+// listOfModels returns the request for a provider's list of models, as its API wants it, and how
+// its base URL must be.
+func listOfModels(p llm.Provider) (address string, header http.Header, base string) {
+	address, header = strings.TrimRight(p.BaseURL, "/"), make(http.Header)
+	if p.API == llm.AnthropicAPI {
+		header.Set("Anthropic-Version", "2023-06-01")
+		if p.APIKey != "" {
+			header.Set("X-Api-Key", string(p.APIKey))
+		}
+		return address + "/v1/models", header, "has no version, as in " + llm.Anthropic
+	}
+	if p.APIKey != "" {
+		header.Set("Authorization", "Bearer "+string(p.APIKey))
+	}
+	return address + "/models", header, "has its version, as in " + llm.OpenAI
 }
 
 // tools greets each MCP server and asks for its tools. It starts the programs of servers that have
