@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -248,5 +249,16 @@ func TestBenchRefuses(t *testing.T) {
 	r := run(t, demoEnv(t), "bench", "--database", pgserver.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
 	if r.code != cli.Failed || !strings.Contains(r.errOut, "fsync=off") || r.out != "" {
 		t.Errorf("without fsync: exit %d\n%s%s", r.code, r.out, r.errOut)
+	}
+}
+
+// The server of the benchmark has none of the shell's settings, which are for other servers.
+func TestBenchHasItsOwnSettings(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	env := append(demoEnv(t), "RECOURSE_CONFIG="+filepath.Join(t.TempDir(), "none.yaml"), "RECOURSE_STATE_DIR="+state)
+	ok(t, env, "bench", "--clients", "1", "--rate", "20", "--each", "200ms", "--rounds", "1")
+	if _, err := os.Stat(state); !os.IsNotExist(err) {
+		t.Errorf("the state directory of another server is used: %v", err)
 	}
 }

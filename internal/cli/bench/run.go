@@ -31,9 +31,16 @@ func (b *runner) end() {
 	}
 }
 
+// debugListen is the only setting of the shell that the servers get: it is for profiles of them.
+const debugListen = "RECOURSE_DEBUG_LISTEN"
+
 // spawn starts a command of this program as a separate process.
 func (b *runner) spawn(name string, args ...string) (*process.Process, error) {
-	p, err := process.Start(b.app, b.dir, b.app.Env, name, args...)
+	env := process.OwnEnv(b.app.Env)
+	if debug, ok := b.app.Variables[debugListen]; ok {
+		env = append(env, debugListen+"="+debug)
+	}
+	p, err := process.Start(b.app, b.dir, env, name, args...)
 	if err == nil {
 		b.processes = append(b.processes, p)
 	}
@@ -189,7 +196,7 @@ func (b *runner) agent() (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	debug, ok := b.app.Variables["RECOURSE_DEBUG_LISTEN"]
+	debug, ok := b.app.Variables[debugListen]
 	if !ok {
 		if debug, err = freeAddress(b.app.Ctx); err != nil {
 			return nil, err

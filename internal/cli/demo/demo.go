@@ -97,7 +97,7 @@ func (c *Command) Run(a *cli.App) error {
 // up starts the world and the server, and publishes the definitions.
 func (d *player) up() error {
 	var err error
-	d.env = childEnv(d.Env)
+	d.env = process.OwnEnv(d.Env)
 	args := []string{"world"}
 	if d.cmd.ForgetKeys {
 		args = append(args, "--key-window", "1ns")
@@ -146,17 +146,6 @@ func (d *player) serve() error {
 	var err error
 	d.server, err = process.Start(d.App, d.dir, d.env, "serve", args...)
 	return err
-}
-
-// childEnv removes recourse's own settings from the environment, which are meant for other servers.
-func childEnv(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if !strings.HasPrefix(e, "RECOURSE_") && !strings.HasPrefix(e, "OPENAI_") || strings.HasPrefix(e, "RECOURSE_TEST_") {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // free returns the address if it is free, otherwise one with another port.

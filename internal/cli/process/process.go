@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,18 @@ type Process struct {
 	stdin io.Closer
 	log   string        // the file with its stderr
 	Ended chan struct{} // closed when it has ended
+}
+
+// OwnEnv returns an environment without recourse's settings, which are meant for other servers.
+func OwnEnv(env []string) []string {
+	var out []string
+	for _, e := range env {
+		of := func(prefix string) bool { return strings.HasPrefix(e, prefix) }
+		if of("RECOURSE_TEST_") || !slices.ContainsFunc([]string{"RECOURSE_", "OPENAI_", "ANTHROPIC_"}, of) {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // listening is the timeout for a process to listen.
