@@ -56,6 +56,13 @@ output: ${input.text}
 	} {
 		check(cli.OK, args...)
 	}
+	unknown := file(t, "unknown.ndjson", strings.ReplaceAll(ok(t, s.env, "journal", failed, "-o", "json"), `"definition":"hostile"`, `"definition":"`+hostileText+`"`))
+	ledger := file(t, "ledger.ndjson", `{"at": "2026-01-01T00:00:00Z", "kind": "request", "method": "POST", "path": "/air/`+hostileText+`", "key": "k"}`)
+	for says, args := range map[string][]string{"Without its definition": {unknown}, "arrived without an intent": {exported, "--ledger", ledger, "--complete"}} {
+		if r := check(cli.Failed, append([]string{"verify"}, args...)...); !strings.Contains(r.out, says) {
+			t.Errorf("verify %v: no %q in %s", args, says, r.out)
+		}
+	}
 	reason := "\x1b[2J\u009b2J"
 	check(cli.OK, "cancel", asks, "--reason", reason)
 	check(cli.OK, "resolve", doubtful, "book", "--outcome", "failed", "--reason", reason)

@@ -10,6 +10,7 @@ import (
 	"recourse/internal/cli"
 	"recourse/internal/evidence"
 	"recourse/internal/invariant"
+	"recourse/internal/story"
 )
 
 // readAnchors reads the anchors; nil if none are given.
@@ -90,7 +91,7 @@ func (v *check) anchorNotes() {
 	}
 	for _, end := range v.anchors.Ends() {
 		if !end.Last {
-			a.Printf("The last anchor of node %s is number %d, at %s. Later records of it are not evident, unless another node has anchored them.\n", end.Node, end.Number, end.At)
+			a.Printf("The last anchor of node %s is number %d, at %s. Later records of it are not evident, unless another node has anchored them.\n", story.Harmless(end.Node), end.Number, end.At)
 		}
 	}
 }

@@ -116,7 +116,7 @@ var flagged = strings.NewReplacer(
 func (v *check) text(r Verdict) {
 	a := v.app
 	for _, f := range r.Violations {
-		a.Printf("%s\n", story.Paint(f.String(), story.Bad, a.Colour))
+		a.Printf("%s\n", story.Paint(story.Harmless(f.String()), story.Bad, a.Colour))
 	}
 	if len(r.Violations) > 0 {
 		a.Printf("\n")
@@ -162,7 +162,7 @@ func (v *check) notes(r Verdict) {
 		if why == "" {
 			why = "give it with --definitions"
 		}
-		a.Printf("Without its definition: %s of %s: %s\n", cli.Count(m.Sagas, "saga"), m, why)
+		a.Printf("Without its definition: %s of %s: %s\n", cli.Count(m.Sagas, "saga"), story.Harmless(m.String()), story.Harmless(why))
 	}
 	if r.Live > 0 && v.cmd.Database == "" {
 		a.Printf("Not ended, as far as the journals go: %s. Records cut off at the end of a journal are not noticed.\n", cli.Count(r.Live, "saga"))
