@@ -58,6 +58,7 @@ func TestApproveAndSignal(t *testing.T) {
 	step(cli.Conflict, "", "approve", id, "paid", "--yes")
 	step(cli.Usage, "", "signal", id, "com.shop.payd")
 	step(cli.OK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
+	ok(t, s.env, "signal", id[:13], "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k") // the same signal
 	step(cli.OK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
 	step(cli.OK, "y\n", "approve", id, "ok", "--data", `{"limit": 5}`, "--comment", "fine")
 	step(cli.Conflict, "", "approve", id, "ok", "--yes")

@@ -169,6 +169,11 @@ func (c *Signal) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	if c.Key != "" { // a key belongs to one path
+		if c.Saga, err = cl.fullID(c.Saga); err != nil {
+			return err
+		}
+	}
 	r, err := cl.Do(Call{Method: http.MethodPost, Path: SagaPath(c.Saga, "signals", c.Name), Body: []byte(payload), Header: map[string]string{"Idempotency-Key": c.Key}})
 	if err != nil {
 		return err
