@@ -64,6 +64,11 @@ steps:
 output: {of: "${steps.ship.output.id}"}
 `))
 	id := strings.Fields(ok(t, s.env, "start", "books", "--wait", "30s"))[0]
+	for _, stubs := range [][]string{{`ship={"id": 1}`, `ship={"error": {"code": "c", "title": "t"}}`}, {`ship={"error": {"code": "c", "title": "t"}}`, `ship={"id": 1}`}} {
+		if r := run(t, s.env, "fork", id, "--effects", "stub", "--stub", stubs[0], "--stub", stubs[1]); r.code != cli.Usage || !strings.Contains(r.errOut, "names ship twice") {
+			t.Errorf("%q: exit %d: %s%s", stubs, r.code, r.out, r.errOut)
+		}
+	}
 	r := run(t, s.env, "fork", id[:13], "--at", "3", "--effects", "stub", "--stub", `ship={"id": "s-1", "by": "air"}`)
 	if r.code != cli.OK || !strings.Contains(r.errOut, "after its record 3") {
 		t.Fatalf("exit %d: %s%s", r.code, r.out, r.errOut)

@@ -55,15 +55,15 @@ func (c *Fork) stubs() (map[string]any, error) {
 		if !ok || step == "" || !json.Valid([]byte(text)) {
 			return nil, errors.New(`--stub is a step's path and its output as JSON, such as book={"id":"b1"}`)
 		}
+		if stubs[step] != nil {
+			return nil, fmt.Errorf("--stub names %s twice", step)
+		}
 		var failure struct {
 			Error json.RawMessage `json:"error"`
 		}
 		if json.Unmarshal([]byte(text), &failure) == nil && failure.Error != nil {
 			stubs[step] = json.RawMessage(text)
 			continue
-		}
-		if stubs[step] != nil {
-			return nil, fmt.Errorf("--stub names %s twice", step)
 		}
 		stubs[step] = map[string]any{"output": json.RawMessage(text)}
 	}
