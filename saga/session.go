@@ -22,6 +22,11 @@ const SessionPrefix = "~"
 // RunPrefix begins the name of the definition of a saga that only runs one action.
 const RunPrefix = "~action/"
 
+// IsSession reports whether a definition with this name is that of a session.
+func IsSession(definition string) bool {
+	return strings.HasPrefix(definition, SessionPrefix) && !strings.HasPrefix(definition, RunPrefix)
+}
+
 // SessionData is a session's policy, in the data of `started`. Durations are written as in
 // definitions.
 type SessionData struct {

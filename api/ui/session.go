@@ -125,7 +125,7 @@ func (d *sagaPage) Summary() (list []summaryList) {
 
 // Noun says what the page is about.
 func (d *sagaPage) Noun() string {
-	if strings.HasPrefix(d.Saga.Definition, saga.SessionPrefix) && !strings.HasPrefix(d.Saga.Definition, saga.RunPrefix) {
+	if saga.IsSession(d.Saga.Definition) {
 		return "session"
 	}
 	return "saga"

@@ -96,7 +96,7 @@ func commandSaga(a *cli.App, f ServerFlags, o cli.OutputFlag, id, command string
 	switch {
 	case command == "fork":
 		a.Note("a fork of %s, which goes on after its record %d: %s says how they differ", v.ForkedFrom, v.ForkedAt, f.Command(a, "compare "+v.ForkedFrom[:13]+" "+v.ID[:13]))
-		if strings.HasPrefix(v.Definition, saga.SessionPrefix) {
+		if saga.IsSession(v.Definition) {
 			server := f.Named(a)
 			if a.Variables["RECOURSE_SERVER"] == "" { // without a flag, that command is its own server
 				server = "--server " + f.Address()

@@ -89,7 +89,7 @@ func sessionsAmong(cl *Client, q url.Values, limit int) (list []json.RawMessage,
 				return nil, back, fmt.Errorf("the server's response cannot be read: %w", err)
 			}
 			back = v.CreatedAt.Time
-			if !strings.HasPrefix(v.Definition, saga.SessionPrefix) {
+			if !saga.IsSession(v.Definition) {
 				continue
 			}
 			if list = append(list, raw); len(list) == limit {
