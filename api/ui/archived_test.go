@@ -26,7 +26,8 @@ func TestArchivedSaga(t *testing.T) {
 	x.becomes(id, saga.Compensated)
 	x.page("/sagas/"+id).want(200).has("Run it again…", "Fork it…", "Delete…").lacks(`id="archived"`)
 
-	a := packs.New(packs.Config{Store: overdue{store}, Bucket: bucket, MaxSagas: 1, Now: time.Now, Node: func() string { return "" }}) // before all others, so it is its turn
+	// Before all others, so it is its turn.
+	a := packs.New(packs.Config{Store: overdue{store}, Bucket: bucket, MaxSagas: 1, Now: time.Now, Node: func() string { return "" }})
 	if err := a.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
