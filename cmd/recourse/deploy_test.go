@@ -377,7 +377,7 @@ func TestServiceUnitRestartsAfterAPanic(t *testing.T) {
 	t.Parallel()
 	unit := string(read(t, "../../deploy/systemd/recourse.service"))
 	set := unitValues(unit)
-	env := append(set["Environment"], dies+"=1")
+	env := append(slices.Clone(set["Environment"]), dies+"=1")
 	prevented := slices.Collect(strings.FieldsSeq(strings.Join(set["RestartPreventExitStatus"], " ")))
 	self, err := os.Executable()
 	must(t, err)

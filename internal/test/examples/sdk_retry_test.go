@@ -72,13 +72,13 @@ for await (const record of client.watch('s')) console.log(record.seq)
 					t.Errorf("it requests %s", path)
 				}
 			}
-			least := []time.Duration{2000, 100, 200, 400, 50, 100} // ms; a pause is at least half as long as its bound
+			least := []int64{2000, 100, 200, 400, 50, 100} // ms; a pause is at least half as long as its bound
 			if len(s.at) != len(least)+1 {
 				t.Fatalf("%d requests, want %d", len(s.at), len(least)+1)
 			}
 			for i, d := range least {
-				if got := s.at[i+1].Sub(s.at[i]); got < d*time.Millisecond {
-					t.Errorf("pause %d: %v, want %v", i, got, d*time.Millisecond)
+				if got := s.at[i+1].Sub(s.at[i]).Milliseconds(); got < d {
+					t.Errorf("pause %d: %d ms, want %d", i, got, d)
 				}
 			}
 		})
