@@ -290,6 +290,9 @@ func (c *Client) send(ctx context.Context, method, path, contentType string, bod
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", contentType)
 	}
+	// Without it, net/http does not send a request with an idempotency key once more when a
+	// connection breaks off. A worker has to know that its claim was repeated.
+	req.GetBody = nil
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, err
