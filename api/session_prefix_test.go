@@ -124,7 +124,11 @@ func abortedAt(t *testing.T, x *fixture, store *watchedStore, prefix int64, dies
 		})
 	}
 	store.seen.Store(&abort)
-	defer store.seen.Store(nil)
+	defer func() { // an abort that came after the commit must not outlive the test
+		store.seen.Store(nil)
+		once.Do(func() { close(aborted) })
+		<-aborted
+	}()
 	var opened sessionView
 	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge", "mail", "drop"]}`).want(201).into(&opened)
 	id.Store(opened.ID)

@@ -174,7 +174,7 @@ func TestKeys(t *testing.T) {
 	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "dashboard"))
 	viewer := append(slices.Clip(s.env), "RECOURSE_API_KEY="+secret)
 	ok(t, viewer, "list")
-	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != cli.Forbidden {
+	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", strings.ReplaceAll(hello, "${vars.air}", "https://air.example"))); r.code != cli.Forbidden {
 		t.Errorf("a viewer publishes: exit %d: %s", r.code, r.errOut)
 	}
 	checkGolden(t, "keys", ok(t, env, "keys", "list"))

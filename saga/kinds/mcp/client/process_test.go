@@ -120,6 +120,12 @@ func TestRotatedSecret(t *testing.T) {
 	c := New(Config{MCP: mcp.Config{{Name: "s", Command: os.Args[0], Env: map[string]string{"GATE": gate.Addr().String(), "TOKEN": "${secrets.T}"}}},
 		Secret: func(string) (string, error) { return secret.Load().(string), nil }})
 	defer c.Close()
+	program := func() *process {
+		s := c.servers["s"]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.link.(*process)
+	}
 	begin := func() (chan saga.Answer, net.Conn) {
 		t.Helper()
 		answer := make(chan saga.Answer, 1)
@@ -137,12 +143,12 @@ func TestRotatedSecret(t *testing.T) {
 		if a := <-answer; a.Status != 200 || !strings.Contains(string(a.Body), want) {
 			t.Errorf("%+v, want %s: %s", a, want, a.Body)
 		}
-		return c.servers["s"].link.(*process)
+		return program()
 	}
 	const first, second, third = "the-first-secret", "the-second-secret", "a-third-secret"
 	secret.Store(first)
 	slow, slowAtWork := begin()
-	old := c.servers["s"].link.(*process)
+	old := program()
 	secret.Store(second)
 	next, atWork := begin()
 	now := ends(next, atWork, second)
