@@ -83,15 +83,12 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 // its base URL must be.
 func listOfModels(p llm.Provider) (address string, header http.Header, base string) {
 	address, header = strings.TrimRight(p.BaseURL, "/"), make(http.Header)
+	if name, value := p.KeyHeader(); name != "" {
+		header.Set(name, value)
+	}
 	if p.API == llm.AnthropicAPI {
 		header.Set("Anthropic-Version", "2023-06-01")
-		if p.APIKey != "" {
-			header.Set("X-Api-Key", string(p.APIKey))
-		}
 		return address + "/v1/models", header, "has no version, as in " + llm.Anthropic
-	}
-	if p.APIKey != "" {
-		header.Set("Authorization", "Bearer "+string(p.APIKey))
 	}
 	return address + "/models", header, "has its version, as in " + llm.OpenAI
 }

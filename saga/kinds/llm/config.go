@@ -53,6 +53,18 @@ type Provider struct {
 	MaxCompletionTokens bool
 }
 
+// KeyHeader returns the header in which the provider's API has its key: the name, and the value,
+// which must not be shown or stored. name is "" if there is no key.
+func (p *Provider) KeyHeader() (name, value string) {
+	switch {
+	case p.APIKey == "":
+		return "", ""
+	case p.API == AnthropicAPI:
+		return "X-Api-Key", string(p.APIKey)
+	}
+	return "Authorization", "Bearer " + string(p.APIKey)
+}
+
 // Price is the price of a million tokens, as decimals: "0.25".
 type Price struct {
 	Input, Output string

@@ -51,7 +51,9 @@ type Read func(ctx context.Context, a *saga.Answer, contentType string, body io.
 //
 // The key is sent only to the provider, and redact removes it from the answer.
 func (s *Sender) Send(ctx context.Context, to *llm.Provider, r egress.Request, idle time.Duration, alive func(), read Read) saga.Answer {
-	authorize(r, to)
+	if name, value := to.KeyHeader(); name != "" {
+		r.Header.Set(name, value) // from now on, the request must not be shown or stored
+	}
 	redact := httptext.NewRedactor(s.secrets())
 	ctx, stop := context.WithTimeout(ctx, longest)
 	defer stop()
@@ -97,18 +99,6 @@ func drain(body io.Reader, cut func()) {
 	late := time.AfterFunc(drainFor, cut)
 	defer late.Stop()
 	_, _ = io.CopyN(io.Discard, body, mostDrained) // a body that has not ended costs only its connection
-}
-
-// authorize adds the provider's key to a request, in the header that its API has for it. From then
-// on the request must not be shown or stored.
-func authorize(r egress.Request, to *llm.Provider) {
-	switch {
-	case to.APIKey == "":
-	case to.API == llm.AnthropicAPI:
-		r.Header.Set("X-Api-Key", string(to.APIKey))
-	default:
-		r.Header.Set("Authorization", "Bearer "+string(to.APIKey))
-	}
 }
 
 // secrets returns the values that no answer may contain.
