@@ -280,18 +280,20 @@ func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lo
 	done.Go(func() {
 		every := time.NewTicker(max(t.lease()/3, time.Millisecond))
 		defer every.Stop()
+		gone := func() {
+			lose(ErrLeaseLost)
+			cancel(ErrLeaseLost)
+		}
 		until := at.Add(t.lease())
-		expiry := time.NewTimer(time.Until(until))
+		expiry := time.AfterFunc(time.Until(until), gone)
 		defer expiry.Stop()
 		for {
 			select {
 			case <-quit:
 				return
-			case <-every.C:
-			case <-expiry.C:
-				lose(ErrLeaseLost)
-				cancel(ErrLeaseLost)
+			case <-lost.Done():
 				return
+			case <-every.C:
 			}
 			began := time.Now()
 			unwanted, err := r.beat(t, until)
@@ -299,9 +301,8 @@ func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lo
 			case err == nil:
 				until = began.Add(t.lease())
 				expiry.Reset(time.Until(until))
-			case !temporary(err) || !time.Now().Before(until):
-				lose(ErrLeaseLost)
-				cancel(ErrLeaseLost)
+			case !temporary(err):
+				gone()
 				return
 			}
 			if unwanted {

@@ -85,11 +85,11 @@ func (t *Tracer) export() {
 // outcome returns how many spans of an export are lost, and why. It logs the first warning of the
 // collector.
 func (t *Tracer) outcome(sent int, err error) (lost int, _ error) {
-	part := partly{}
+	part, ok := errors.AsType[partly](err)
 	switch {
 	case err == nil:
 		return 0, nil
-	case !errors.As(err, &part):
+	case !ok:
 		return sent, err
 	case part.rejected > 0:
 		return int(min(part.rejected, uint64(sent))), err
