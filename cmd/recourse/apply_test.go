@@ -71,8 +71,8 @@ func TestApplyTypes(t *testing.T) {
 	}
 }
 
-// What only the server knows, such as its variables and sinks, is checked before anything is
-// published, too. What the server does not have yet, because it is among the files, is no error.
+// The server checks what only it knows, such as its variables and sinks, before anything is
+// published. An action or a child that it does not have yet is no error if it is among the files.
 func TestApplyAsksTheServerFirst(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))

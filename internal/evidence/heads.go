@@ -24,9 +24,8 @@ type Heads struct {
 }
 
 // Add adds the end of a journal. Of one journal it keeps the longest, and of the same length one
-// that says when it may be deleted. At the limit it drops the
-// ends of further journals. half reports that this head makes it half full, so that the heads
-// should be anchored soon.
+// that says when it may be deleted. At the limit it drops the ends of further journals. half
+// reports that this head makes it half full, so that the heads should be anchored soon.
 func (c *Heads) Add(h Head) (half bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

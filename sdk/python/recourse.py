@@ -81,7 +81,8 @@ class Problem(Exception):
         body = body if isinstance(body, dict) else {}
         self.status, self.code, self.errors = status, str(body.get("type", "")).rpartition(":")[2], body.get("errors", [])
         self.title, self.detail = body.get("title") or http.client.responses.get(status, "?"), body.get("detail", "")
-        self.retry_after = min(int(retry_after[:9]), 24 * 3600) if retry_after.isascii() and retry_after.isdigit() else 0  # a longer one is an outage
+        # A service that asks for a longer pause than a day has an outage.
+        self.retry_after = min(int(retry_after[:9]), 24 * 3600) if retry_after.isascii() and retry_after.isdigit() else 0
         lasting = self.code in ("definition_unusable", "journal_unreadable")
         self.temporary = (status >= 500 and not lasting) or status in (408, 429) or self.code == "key_in_flight"
         super().__init__(f"{self.title}: {self.detail} (HTTP {status}, {self.code})")
@@ -269,7 +270,8 @@ class Client:
                         stop.set()
             ended.set()
 
-        ends = [threading.Event() for _ in range(parallel)]  # Ctrl-C during Thread.join makes Python forget that the thread runs
+        # Ctrl-C during Thread.join makes Python forget that the thread runs.
+        ends = [threading.Event() for _ in range(parallel)]
         threads = [threading.Thread(target=loop, args=(ended,)) for ended in ends]
         try:
             for thread in threads:
@@ -286,7 +288,8 @@ class Client:
 
     def _work(self, task: Task, do: Callable[[Work], Any]) -> None:
         work, done, at, lease = Work(task), threading.Event(), f"/v1/tasks/{task['id']}", task["lease_ms"] / 1000
-        left = lambda until: (_time(task["deadline"]) - _time(until)).total_seconds()  # after a lease until then, by the server's clock
+        # left is the time from the end of a lease to the deadline, by the server's clock.
+        left = lambda until: (_time(task["deadline"]) - _time(until)).total_seconds()
         renewed = time.monotonic()
         deadline = renewed + lease + left(task["lease_until"])
         until = min(renewed + lease, deadline)

@@ -147,7 +147,8 @@ export class Client {
     const answer = await fetch(this.url + path, { method, body, headers, signal, redirect: 'manual' }) // another host must not get the token
     if (answer.ok) return answer
     const said = await answer.json().catch(() => undefined)
-    throw new Problem(answer.status, said, 1000 * Math.min(Math.max(Number(answer.headers.get('Retry-After')) || 0, 0), 24 * 3600)) // a longer one is an outage
+    const seconds = Math.min(Math.max(Number(answer.headers.get('Retry-After')) || 0, 0), 24 * 3600) // a longer one is an outage
+    throw new Problem(answer.status, said, 1000 * seconds)
   }
 
   /** Repeats a request until it gets a response, or a refusal that a repetition does not change. */
@@ -161,7 +162,8 @@ export class Client {
         const said = await answer.text()
         return said && !answer.headers.get('Content-Type')?.startsWith('text/plain') ? JSON.parse(said) : said
       } catch (error) {
-        if (error instanceof Problem && error.code === 'key_in_flight') inFlight++ // for minutes, if its server has died
+        // The key is in flight for minutes if its server has died.
+        if (error instanceof Problem && error.code === 'key_in_flight') inFlight++
         const retryAfter = error instanceof Problem ? error.retryAfter : 0 // the server wants no request before that
         if (lasting(error) || performance.now() + retryAfter > until || (stop && (stop.aborted || inFlight > 3))) throw error
         if (pause === 200 || retryAfter > 5000) process.emitWarning(`trying again: ${method} ${path}: ${error}`)
@@ -273,7 +275,8 @@ export class Client {
     const mine = new Work(task)
     const done = new AbortController()
     const lease = task.lease_ms
-    const left = (until: string) => Date.parse(task.deadline) - Date.parse(until) // after a lease until then, by the server's clock
+    // left is the time from the end of a lease to the deadline, by the server's clock.
+    const left = (until: string) => Date.parse(task.deadline) - Date.parse(until)
     let renewed = performance.now() // which no change of the clock moves
     let deadline = renewed + lease + left(task.lease_until)
     let until = Math.min(renewed + lease, deadline)

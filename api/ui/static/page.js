@@ -11,7 +11,8 @@ let failed = 0; // attempts in a row
 function follow() {
   if (stream || document.hidden || !main().hasAttribute("data-live")) return;
   stream = new EventSource("/live?page=" + encodeURIComponent(location.pathname + location.search));
-  // The browser itself connects again after a lost connection, but not after a response that is no stream, such as a proxy's.
+  // The browser itself connects again after a lost connection, but not after a response that is no
+  // stream, such as a proxy's.
   stream.onerror = (e) => {
     if (e.target !== stream || stream.readyState !== EventSource.CLOSED) return;
     rest();
@@ -72,7 +73,8 @@ function morph(a, b) {
     at = next;
   }
 }
-// mine are attributes that the reader or this script has set, and a form's key, by which the server knows that it was sent before.
+// mine are attributes that the reader or this script has set, and a form's key, by which the server
+// knows that it was sent before.
 const mine = (e, name) => (e.id === "signal-key" && name === "value") || (e.nodeName === "DETAILS" && name === "open") || name === "data-touched" || name === "title" && e.nodeName === "TIME";
 document.addEventListener("input", (e) => e.target.form && e.target.form.setAttribute("data-touched", ""));
 

@@ -50,8 +50,10 @@ const (
 	faulty     = 30 * time.Second // how long faults strike
 	patience   = time.Hour        // how long after healing until every saga must have ended
 	nodes      = 3
-	most       = 1_000_000 // the most events of a run. Without a bug, the most that a seed had was 420,000.
-	lanes      = 2         // per node
+	lanes      = 2 // per node
+
+	// most is the most events of a run. Without a bug, the most that a seed had was 420,000.
+	most = 1_000_000
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
