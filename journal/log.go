@@ -117,6 +117,9 @@ type Log interface {
 	// unknown one took.
 	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
 
+	// ClaimLocal is Claim for sagas with Start.Local.
+	ClaimLocal(ctx context.Context, node string, limit int) ([]Claimed, error)
+
 	// Records returns up to limit records of a saga with seq > after, in order. Errors:
 	// ErrNotFound.
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
@@ -302,11 +305,14 @@ type Start struct {
 	// Newest makes the append fail with ErrNotNewest unless Version is the newest of the Definition
 	// and the definition is not archived. Not stored.
 	Newest bool
-	SHA256 string    // hex, of the definition
-	Key    string    // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
-	Hash   string    // fingerprint of the start request; the caller compares it when Key is taken
-	Unique string    // the definition's unique value; "" for none. Unique among its live sagas
-	Opener string    // who has opened it, for Index.Opened; "" for none
+	SHA256 string // hex, of the definition
+	Key    string // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
+	Hash   string // fingerprint of the start request; the caller compares it when Key is taken
+	Unique string // the definition's unique value; "" for none. Unique among its live sagas
+	Opener string // who has opened it, for Index.Opened; "" for none
+	// Local says that a command started the saga and runs it in its own process. Such a process has
+	// not the configuration of a server, so it calls ClaimLocal and leaves other sagas to servers.
+	Local  bool
 	Parent uuid.UUID // the saga that starts this one, which must be live, else ErrParentEnded. Nil for none
 	// Final means that a step of the parent's `finally` starts this saga, so the parent may have a
 	// Reason. Not stored.

@@ -166,13 +166,13 @@ func TestAllOrNothing(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := t.Context()
 			steps := fstest.MapFS{}
-			for _, name := range []string{"005_init.up.sql", "005_init.down.sql"} {
+			for _, name := range []string{"006_init.up.sql", "006_init.down.sql"} {
 				text, err := fs.ReadFile(migrations.FS, path.Join(x.name, name))
 				must(t, err)
 				steps[path.Join(x.name, name)] = &fstest.MapFile{Data: text}
 			}
-			second := path.Join(x.name, "006_more.up.sql")
-			steps[path.Join(x.name, "006_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
+			second := path.Join(x.name, "007_more.up.sql")
+			steps[path.Join(x.name, "007_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
 			at := migrations.WithSteps(x.at, steps)
 
 			// The first step has created nodes.

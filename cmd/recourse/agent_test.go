@@ -550,6 +550,56 @@ func TestAgentWithoutAServer(t *testing.T) {
 	}
 }
 
+// A session that was being undone when its command was stopped goes on with the next command.
+func TestAgentGoesOnUndoing(t *testing.T) {
+	t.Parallel()
+	w, env := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	token := filepath.Join(t.TempDir(), "token")
+	a := startAgent(t, env, "echo $RECOURSE_URL >"+token+".url; "+waits(token, "exit 76"), "--database", db, "--actions", agentActions)
+	secret := tokenIn(t, token)
+	s := &serving{url: tokenIn(t, token+".url")}
+	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	if status := s.in(t, secret, "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
+		t.Errorf("refund: %d", status)
+	}
+	id := s.sessionID(t)
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay"}, Times: 3, Do: world.Do{Before: world.FaultStatus, Status: 503}}); err != nil {
+		t.Fatal(err)
+	}
+	let(t, token)
+	a.says(t, "waiting for its end")
+	a.stop()
+	<-a.ended
+	if n := len(w.Ledger().Live()); n != 1 {
+		t.Fatalf("%d effects when the command was stopped, want 1", n)
+	}
+	startCommand(t, env, []string{"agent", "run", "--database", db, "--session", id, "--", "true"}).exits(t, 3, "all its effects are undone")
+}
+
+// Without a server, the command refuses to continue a session that was opened at one, and to let
+// such a session pay: it would not run it.
+func TestAgentLeavesSessionsOfAServer(t *testing.T) {
+	t.Parallel()
+	_, env := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, env, "--database", db)
+	ok(t, s.env, "definitions", "apply", agentActions)
+	opened := []string{"--key", "a", "--restarts", "0", "--actions", "look,mail,refund"}
+	startAgent(t, s.env, "exit 9", opened...).exits(t, cli.Failed, "goes on")
+	id := s.sessionID(t)
+	s.stop()
+	refused := "saga " + id + " was started at a server, whose configuration it needs: run `recourse serve --database " + db + "`, and this command with --server"
+	startAgent(t, env, "exit 0", "--database", db, "--actions", agentActions, "--key", "a").exits(t, cli.Failed, refused)
+	startAgent(t, env, "exit 0", "--database", db, "--actions", agentActions, "--key", "b", "--parent", id).exits(t, cli.Failed, refused)
+	startCommand(t, env, []string{"agent", "run", "--database", db, "--session", id, "--", "true"}).exits(t, cli.Failed, refused)
+
+	s = serve(t, env, "--database", db)
+	startAgent(t, s.env, "exit 0", opened...).exits(t, cli.OK, "committed")
+	s.stop()
+	startAgent(t, env, "exit 0", "--database", db, "--actions", agentActions, "--key", "a").exits(t, cli.OK, "the session is committed")
+}
+
 // The agent's requests to language models go to the server in the command's process, which has the
 // provider's key. The agent does not have it. The command says that a budget in money does not
 // limit requests to a model without a price.

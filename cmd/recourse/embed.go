@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/internal/cli"
 	"recourse/internal/cli/agent"
 	"recourse/internal/cli/config"
@@ -57,7 +59,8 @@ func embed(a *cli.App, f *config.LocalFlags, db string, actions []*saga.Action) 
 	}
 	server := n.site(siteOptions{Vars: vars, RequireKeys: keys.Required, Version: a.Version, Log: n.log, Done: ctx.Done()})
 	go func() { _ = server.Serve(listener) }() // ends with the server
-	return &agent.Server{URL: "http://" + listener.Addr().String(), Stop: func() error {
+	runs := func(ctx context.Context, id uuid.UUID) error { return localStore{n.store}.runs(ctx, id, db) }
+	return &agent.Server{URL: "http://" + listener.Addr().String(), Runs: runs, Stop: func() error {
 		defer n.store.Close()
 		stop()
 		err := n.wait()

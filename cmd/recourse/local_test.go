@@ -4,15 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/examples/world"
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
+	"recourse/internal/cli/database"
 	"recourse/internal/cli/offline"
 	"recourse/internal/test/buffer"
+	"recourse/journal"
+	"recourse/saga"
 )
 
 func TestRun(t *testing.T) {
@@ -57,6 +63,42 @@ func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
 	if out := ok(t, s.env, "inbox"); !strings.Contains(out, "step book") {
 		t.Errorf("the inbox of the served database: %s", out)
 	}
+}
+
+// A saga that was started at a server is not run by a command with the same database, which has
+// another configuration. A server continues it.
+func TestRunLeavesOtherSagas(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, nil, "--database", db)
+	ok(t, s.env, "definitions", "apply", file(t, "later.yaml", "saga: later\nsteps:\n  - {id: nap, sleep: 1h}\n"))
+	id := uuid.FromStringOrNil(strings.Fields(ok(t, s.env, "start", "later"))[0])
+	if code := s.stop(); code != cli.OK {
+		t.Fatalf("serve ended with %d:\n%s", code, s.log)
+	}
+	inDatabase := func(do func(journal.Store) error) {
+		t.Helper()
+		store, err := database.Open(t.Context(), db, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(do(store), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inDatabase(func(store journal.Store) error { // now it is due
+		m, err := saga.Command{Do: saga.Cancel{}, Reason: "a test", Actor: "test"}.Message(uuid.Must(uuid.NewV7()), id)
+		return errors.Join(err, store.Send(t.Context(), m))
+	})
+	ok(t, nil, "run", file(t, "longer.yaml", "saga: longer\nsteps:\n  - {id: nap, sleep: 1s}\n"), "--database", db)
+	inDatabase(func(store journal.Store) error {
+		h, err := store.Saga(t.Context(), id)
+		if h.Status != string(saga.Waiting) || h.Claims != 0 {
+			t.Errorf("after the command the saga is %s, with %d claims", h.Status, h.Claims)
+		}
+		return err
+	})
+	waitFor(t, serve(t, nil, "--database", db), id.String(), saga.Compensated)
 }
 
 // The password in a database's URL is not printed.

@@ -97,13 +97,9 @@ func (l *local) run(c *runCmd, o machine.StartOptions) error {
 	return waitsIn(c.Database)
 }
 
-// waitsIn says how a saga that waits for a person goes on. A URL may contain a password.
+// waitsIn says how a saga that waits for a person goes on.
 func waitsIn(db string) error {
-	serve := "`recourse serve --database " + db + "`"
-	if database.IsPostgres(db) {
-		serve = "`recourse serve` with the same --database"
-	}
-	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run %s, then `recourse inbox`", serve))
+	return cli.Exit(cli.Failed, fmt.Errorf("the saga waits for a person: run %s, then `recourse inbox`", serves(db)))
 }
 
 // newLocalNode returns a node that runs in the process of a command, on a database, or in memory if
@@ -144,7 +140,7 @@ func newLocalNode(a *cli.App, f *config.LocalFlags, db string, vars map[string]j
 	if err != nil {
 		return nil, err
 	}
-	return newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(config.Loopback, f.EgressAllow...), Dial: f.DialFlags, Secrets: src, Vars: vars, LLM: models, MCP: servers, Environ: a.Env,
+	return newNode(nodeOptions{Store: localStore{store}, Tracer: tracer, Egress: append(config.Loopback, f.EgressAllow...), Dial: f.DialFlags, Secrets: src, Vars: vars, LLM: models, MCP: servers, Environ: a.Env,
 		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Version: a.Version, Log: log})
 }
 

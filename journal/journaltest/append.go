@@ -142,7 +142,7 @@ func readsBackOwn(b *bench) {
 func keepsHead(b *bench) {
 	saga := newID()
 	parent, _ := b.started()
-	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Opener: "bot", Parent: parent,
+	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Opener: "bot", Local: true, Parent: parent,
 		RetryOf: newID(), ForkedFrom: newID(), CreatedAt: epoch}
 	r := &journal.Row{Status: "waiting", Reason: "slow", Labels: map[string]string{"tier": "gold", "näme": "Ünï"}, WakeAt: epoch,
 		Summary: []byte(`{"cost":1.10}`), Seq: 1, UpdatedAt: epoch}

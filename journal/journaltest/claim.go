@@ -18,6 +18,7 @@ var claimTests = []test{
 	{"never without a wake-up time", neverDue},
 	{"concurrent claims: one owner each", claimConcurrently},
 	{"a claim counts the messages", claimCountsMessages},
+	{"only the sagas of commands", claimLocal},
 }
 
 // whenever ignores Due, which depends on the store's clock.
@@ -147,4 +148,52 @@ func owned(b *bench) {
 	end := ended()
 	b.ok(journal.Append{Saga: want[0], Row: end, Release: true})
 	diff(b, "after one has ended", page(b.node, uuid.Nil, 10), want[1:])
+}
+
+// claimLocal claims the sagas of commands only.
+func claimLocal(b *bench) {
+	now := b.now()
+	parks := func(wake time.Time) uuid.UUID {
+		b.Helper()
+		a := begin(newID())
+		a.Start.Local, a.Row.WakeAt, a.Release = true, wake, true
+		b.ok(a)
+		return a.Saga
+	}
+	local := func(limit int) (got []uuid.UUID) {
+		b.Helper()
+		claimed, err := b.ClaimLocal(b.ctx, b.node, limit)
+		b.must(err)
+		for _, c := range claimed {
+			got = append(got, c.Saga)
+		}
+		return got
+	}
+	other := b.parked(now.Add(-time.Hour))
+	second, first := parks(now.Add(-time.Second)), parks(now.Add(-time.Minute))
+	parks(now.Add(time.Hour))
+	waiting := parks(time.Time{})
+	diff(b, "no saga", local(0), nil)
+	diff(b, "one saga", local(1), []uuid.UUID{first})
+	diff(b, "the next one", local(10), []uuid.UUID{second})
+	b.send(waiting)
+	diff(b, "after a message", local(10), []uuid.UUID{waiting})
+	diff(b, "nothing is left", local(10), nil)
+	diff(b, "the other one", b.claim(b.node, 10), []uuid.UUID{other})
+
+	// Suspects come last, and at most one of them.
+	suspects := []uuid.UUID{parks(time.Time{}), parks(time.Time{})}
+	for _, saga := range suspects {
+		b.releaseAgain(saga, journal.SuspectAfter)
+	}
+	for _, saga := range append(suspects, b.suspect()) {
+		b.send(saga)
+	}
+	sound := parks(b.now().Add(-time.Second))
+	got := local(10)
+	if len(got) != 2 || got[0] != sound || !slices.Contains(suspects, got[1]) {
+		b.Errorf("claimed %v, want %s and then one of the suspects %v", got, sound, suspects)
+	}
+	_, err := b.ClaimLocal(b.ctx, "nobody", 1)
+	b.wantErr(err, journal.ErrFenced)
 }

@@ -198,6 +198,16 @@ func copyRow(r *journal.Row, h journal.Head) journal.Row {
 
 // Claim implements journal.Log.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claim(ctx, node, func(*saga) bool { return true }, limit)
+}
+
+// ClaimLocal implements journal.Log.
+func (s *Store) ClaimLocal(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claim(ctx, node, func(g *saga) bool { return g.head.Local }, limit)
+}
+
+// claim claims sagas that are due, of those to keep.
+func (s *Store) claim(ctx context.Context, node string, keep func(*saga) bool, limit int) ([]journal.Claimed, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -207,8 +217,8 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		return nil, fmt.Errorf("claim: %w", journal.ErrFenced)
 	}
 	now := s.clock()
-	due := s.dueFirst(now, func(g *saga) bool { return g.head.Claims < journal.SuspectAfter })
-	suspects := s.dueFirst(now, func(g *saga) bool { return g.head.Claims >= journal.SuspectAfter })
+	due := s.dueFirst(now, func(g *saga) bool { return keep(g) && g.head.Claims < journal.SuspectAfter })
+	suspects := s.dueFirst(now, func(g *saga) bool { return keep(g) && g.head.Claims >= journal.SuspectAfter })
 	var out []journal.Claimed
 	for _, g := range first(append(first(due, limit-min(len(suspects), 1)), first(suspects, 1)...), limit) {
 		g.head.Owner = node

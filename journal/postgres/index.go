@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `SELECT id, definition, version, encode(sha256, 'hex'), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
+const headColumns = `SELECT id, definition, version, encode(sha256, 'hex'), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), local IS NOT NULL, parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(row pgx.CollectableRow) (journal.Head, error) {
@@ -21,7 +21,7 @@ func scanHead(row pgx.CollectableRow) (journal.Head, error) {
 	var u, parent, retryOf, forkedFrom pgtype.UUID
 	var created, wake, updated, ended, expires *int64
 	var l, summary []byte
-	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, &parent, &retryOf, &forkedFrom,
+	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, &h.Local, &parent, &retryOf, &forkedFrom,
 		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err

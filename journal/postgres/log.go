@@ -21,6 +21,16 @@ import (
 // ids are known if the response is lost. The node's next Claim returns those first, whether the
 // node owns them by then or nobody does. Otherwise the node could own sagas without knowing it.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claim(ctx, node, claimable, limit)
+}
+
+// ClaimLocal implements journal.Log.
+func (s *Store) ClaimLocal(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claim(ctx, node, claimableLocal, limit)
+}
+
+// claim claims the sagas that a query chooses.
+func (s *Store) claim(ctx context.Context, node, query string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
 	if err := s.lineage.fence(node); err != nil {
@@ -32,7 +42,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		out = nil
 		return s.w.writing(ctx, func(conn connection) (err error) {
 			defer rollback(ctx, conn)
-			chosen, err = s.choose(ctx, conn, node, limit)
+			chosen, err = s.choose(ctx, conn, node, query, limit)
 			if err != nil || len(chosen) == 0 {
 				return err
 			}
@@ -50,19 +60,26 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// claimable chooses sagas; suspects have an index of their own. The rows to lock are not chosen in
-// a join, because the planner could change the order and limit of a join.
-var claimable = sql(`WITH suspect AS (
-		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + `
+var (
+	claimable      = claiming("")
+	claimableLocal = claiming(` AND local IS NOT NULL`)
+)
+
+// claiming returns a query that chooses sagas; suspects have an index of their own. The rows to
+// lock are not chosen in a join, because the planner could change the order and limit of a join.
+func claiming(which string) string {
+	return sql(`WITH suspect AS (
+		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + which + `
 		ORDER BY wake_at, id LIMIT LEAST($1::int, 1) FOR UPDATE SKIP LOCKED
 	), others AS (
-		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + unsuspected + `
+		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + unsuspected + which + `
 		ORDER BY wake_at, id LIMIT $1::int - (SELECT count(*) FROM suspect) FOR UPDATE SKIP LOCKED
 	) SELECT id FROM (SELECT id, wake_at, 0 AS last FROM others UNION ALL SELECT id, wake_at, 1 FROM suspect) c ORDER BY last, wake_at, id`)
+}
 
 // choose begins a transaction and locks the sagas to claim, the one that has been due for longest
-// first.
-func (s *Store) choose(ctx context.Context, conn connection, node string, limit int) (chosen []uuid.UUID, err error) {
+// first: those of the query, or those that an earlier claim may have taken.
+func (s *Store) choose(ctx context.Context, conn connection, node, query string, limit int) (chosen []uuid.UUID, err error) {
 	again := s.lost[node]
 	f := fence(node)
 	b := &pgx.Batch{}
@@ -71,7 +88,7 @@ func (s *Store) choose(ctx context.Context, conn connection, node string, limit 
 	if len(again) > 0 {
 		b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND (owner IS NULL OR owner = $2) ORDER BY wake_at, id FOR UPDATE`, ids(again), node)
 	} else {
-		b.Queue(claimable, max(limit, 0))
+		b.Queue(query, max(limit, 0))
 	}
 	br := conn.SendBatch(ctx, b)
 	defer func() { err = errors.Join(err, br.Close()) }()

@@ -92,6 +92,7 @@ func TestPlans(t *testing.T) {
 	uses("the last failure of a sink", events, "Index Scan Backward using outbox_failed")
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
 	uses("tasks in flight", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_ends_at")
+	uses("a local claim", generic(t, s, claimableLocal, "1"), "Index Scan using sagas_local")
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN `+quarantinedCount), "sagas_live")
 	uses("live sagas", text(t, s.pool, `EXPLAIN `+live), "sagas_live")
 	uses("the sagas of a node", generic(t, s, owned, "NULL, NULL, 1"), "Index Scan using sagas_owner")

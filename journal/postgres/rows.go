@@ -106,6 +106,7 @@ func newSagas(node string, batch []part) (stmt, error) {
 		version                               []int32
 		parent, retryOf, forkedFrom           []pgtype.UUID
 		created                               []*int64
+		local                                 []bool
 	)
 	for i := range batch {
 		a := &batch[i]
@@ -124,18 +125,18 @@ func newSagas(node string, batch []part) (stmt, error) {
 		key, hash, unique = append(key, clean(st.Key)), append(hash, st.Hash), append(unique, clean(st.Unique))
 		opener = append(opener, clean(st.Opener))
 		parent, retryOf, forkedFrom = append(parent, optionalID(st.Parent)), append(retryOf, optionalID(st.RetryOf)), append(forkedFrom, optionalID(st.ForkedFrom))
-		created = append(created, millis(st.CreatedAt))
+		created, local = append(created, millis(st.CreatedAt)), append(local, st.Local)
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: insertRows, args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created, opener)}, nil
+	return stmt{query: insertRows, args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created, opener, local)}, nil
 }
 
 var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text, owner,
-			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener)
+			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener, local)
 		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.FirstRetryDelay.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, search_text, CASE WHEN release THEN NULL ELSE $14 END,
-			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at, NULLIF(opener, '')
+			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at, NULLIF(opener, ''), NULLIF(local, false)
 		FROM ` + unnestRows + `, $15::text[], $16::int[], $17::bytea[], $18::text[], $19::text[], $20::text[],
-			$21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::text[])
-			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener)`)
+			$21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::text[], $26::bool[])
+			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at, opener, local)`)

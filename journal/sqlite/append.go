@@ -175,10 +175,10 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return journal.Result{}, fmt.Errorf("the SHA-256 of %s: %w", st.Definition, err)
 	}
 	// OR FAIL: see insertQuery. SQLite assumes that the table's trigger may fail halfway.
-	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value, opener,
+	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value, opener, local,
 		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner, search_text)
-		VALUES (?, ?, ?, coalesce(?, x''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		a.Saga.Bytes(), st.Definition, st.Version, sum, text(st.Key), st.Hash, text(st.Unique), text(st.Opener),
+		VALUES (?, ?, ?, coalesce(?, x''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		a.Saga.Bytes(), st.Definition, st.Version, sum, text(st.Key), st.Hash, text(st.Unique), text(st.Opener), flag(st.Local),
 		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary),
 		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), millis(r.DeleteAt), owner, r.Text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-const headColumns = `id, definition, version, lower(hex(sha256)), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), parent, retry_of, forked_from,
+const headColumns = `id, definition, version, lower(hex(sha256)), coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), coalesce(opener, ''), local IS NOT NULL, parent, retry_of, forked_from,
 	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(scan func(...any) error) (journal.Head, error) {
@@ -21,7 +21,7 @@ func scanHead(scan func(...any) error) (journal.Head, error) {
 	var created, wake, updated, ended, expires sql.NullInt64
 	var l string
 	var summary []byte
-	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, idInto{&h.Parent}, idInto{&h.RetryOf},
+	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &h.Opener, &h.Local, idInto{&h.Parent}, idInto{&h.RetryOf},
 		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err

@@ -20,6 +20,17 @@ import (
 // same sagas, whether the node owns them by then or nobody does. Otherwise the node could own sagas
 // without knowing it.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claimBy(ctx, node, takeSuspects, takeOthers, limit)
+}
+
+// ClaimLocal implements journal.Log.
+func (s *Store) ClaimLocal(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	return s.claimBy(ctx, node, takeLocalSuspects, takeLocalOthers, limit)
+}
+
+// claimBy claims sagas by two statements, for suspects and for others, or those that an earlier
+// claim may have taken.
+func (s *Store) claimBy(ctx context.Context, node, suspects, others string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
 	var out []journal.Claimed
@@ -28,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 			out, err = t.again(node, s.lost)
 			return err
 		}
-		out, err = s.claim(t, node, limit)
+		out, err = s.claim(t, node, suspects, others, limit)
 		return err
 	})
 	if err == nil && len(out) > 0 {
@@ -63,18 +74,18 @@ func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, 
 }
 
 // claim claims sagas that are due.
-func (s *Store) claim(t *tx, node string, limit int) ([]journal.Claimed, error) {
+func (s *Store) claim(t *tx, node, suspects, others string, limit int) ([]journal.Claimed, error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
 	}
 	limit = max(limit, 0)
 	now := s.clock()
-	suspects, err := t.take(takeSuspects, node, now, min(limit, 1))
+	last, err := t.take(suspects, node, now, min(limit, 1))
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.take(takeOthers, node, now, limit-len(suspects))
-	return append(out, suspects...), err
+	out, err := t.take(others, node, now, limit-len(last))
+	return append(out, last...), err
 }
 
 // Each condition has an index of its own.
@@ -84,9 +95,11 @@ var (
 )
 
 var (
-	takeSuspects = taking(due(suspect))
-	takeOthers   = taking(due(unsuspected))
-	retake       = taking(`id = ? AND (owner IS NULL OR owner = ?)`)
+	takeSuspects      = taking(due(`sagas`, suspect))
+	takeOthers        = taking(due(`sagas`, unsuspected))
+	takeLocalSuspects = taking(due(local, suspect))
+	takeLocalOthers   = taking(due(local, unsuspected))
+	retake            = taking(`id = ? AND (owner IS NULL OR owner = ?)`)
 )
 
 // taking returns the statement that makes a node the owner of sagas. For OR FAIL, see insertQuery.
@@ -95,8 +108,14 @@ func taking(which string) string {
 		` RETURNING id, definition, version, claims, coalesce(wake_at, 0), pending_messages`
 }
 
-func due(which string) string {
-	return `rowid IN (SELECT rowid FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
+// local has sagas with Start.Local only: its index has no others.
+const local = `sagas INDEXED BY sagas_local`
+
+func due(where, which string) string {
+	if where == local {
+		which += ` AND local IS NOT NULL`
+	}
+	return `rowid IN (SELECT rowid FROM ` + where + ` WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
 }
 
 // take claims sagas by one of these statements and returns them, the one that has been due for

@@ -81,6 +81,8 @@ func TestPlans(t *testing.T) {
 			{"a claim of suspects", plan(takeSuspects, "node", 1, 1), "SEARCH sagas USING INDEX sagas_suspect (wake_at<?)"},
 			{"a claim of others", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},
 			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
+			{"a local claim of suspects", plan(takeLocalSuspects, "node", 1, 1), "SEARCH sagas USING INDEX sagas_local (wake_at<?)"},
+			{"a local claim of others", plan(takeLocalOthers, "node", 1, 1), "SEARCH sagas USING INDEX sagas_local (wake_at<?)"},
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
 			{"recipients", sorts(plan(recipients, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_pending_messages (owner=?)"},

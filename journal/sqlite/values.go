@@ -60,6 +60,14 @@ func text(s string) any {
 	return s
 }
 
+// flag returns 1, or NULL for false.
+func flag(b bool) any {
+	if !b {
+		return nil
+	}
+	return 1
+}
+
 // blob returns b, or NULL for nil. An empty b stays empty.
 func blob(b []byte) any {
 	if b == nil {

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/cli"
 	"recourse/internal/cli/config"
@@ -17,7 +20,10 @@ type Embed func(a *cli.App, f *config.LocalFlags, database string, actions []*sa
 
 // Server is a server in this process.
 type Server struct {
-	URL  string
+	URL string
+	// Runs returns an error if a saga or session is live and the server does not run it, because it
+	// was started at another server.
+	Runs func(ctx context.Context, id uuid.UUID) error
 	Stop func() error // waits for its end
 }
 
@@ -33,17 +39,31 @@ func (c *Run) connect(r *runner, embed Embed, body *openRequest) (stop func(), e
 		if err != nil {
 			return nil, err
 		}
-		r.flags.Server, r.database = server.URL, c.Database
+		r.flags.Server, r.database, r.runs = server.URL, c.Database, server.Runs
 		r.note("%s is served at %s", database.Name(c.Database), server.URL)
-		return func() {
+		stop = func() {
 			if err := server.Stop(); err != nil {
 				r.note("the server in this process did not stop in order; the next one continues: %s", err)
 			}
-		}, nil
+		}
+		if err := r.checkRuns(body.Parent); err != nil {
+			stop()
+			return nil, err
+		}
+		return stop, nil
 	case c.Database != "":
 		return nil, cli.Exit(cli.Usage, errors.New("--database is that of a server in this process: leave it out, or leave out --server and RECOURSE_SERVER"))
 	}
 	return func() {}, nil
+}
+
+// checkRuns returns an error if there is a server in this process and it does not run a saga or
+// session. An id that is none is the API's to refuse.
+func (r *runner) checkRuns(id string) error {
+	if u, err := uuid.FromString(id); err == nil && r.runs != nil {
+		return r.runs(r.app.Ctx, u)
+	}
+	return nil
 }
 
 // embed starts a server with the actions in files, and writes into the body which of them the agent

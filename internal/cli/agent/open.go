@@ -130,7 +130,7 @@ func (r *runner) open(body openRequest) (found bool, _ error) {
 		how, found = "found", true
 	}
 	r.note("session %s %s", r.session.ID, how)
-	return found, nil
+	return found, r.checkRuns(r.session.ID)
 }
 
 // explain adds to the error of an open that its actions look like files, which only a server in
@@ -160,7 +160,7 @@ func (r *runner) find(id string) error {
 	case err == nil:
 		err = answer.Into(&r.session)
 		r.note("session %s found", r.session.ID)
-		return err
+		return errors.Join(err, r.checkRuns(r.session.ID))
 	case remote.Code(err) != "forbidden":
 		return err
 	}
@@ -168,7 +168,7 @@ func (r *runner) find(id string) error {
 		return cli.Exit(cli.Usage, errors.New("--session: with a key that may not read sessions, write the whole id"))
 	}
 	r.session.ID = id
-	return nil
+	return r.checkRuns(id)
 }
 
 // complete reads the session in the name of a life, unless that has been done before.

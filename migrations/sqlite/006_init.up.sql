@@ -24,6 +24,7 @@ CREATE TABLE sagas (
     start_hash       TEXT    NOT NULL,
     unique_value     TEXT    NULL,
     opener           TEXT    NULL, -- the key that has opened a session
+    local            INTEGER NULL, -- 1 or null: a command runs the saga in its own process
     parent           BLOB    NULL,
     retry_of         BLOB    NULL,
     forked_from      BLOB    NULL,
@@ -52,6 +53,7 @@ CREATE INDEX sagas_opener ON sagas (opener) WHERE opener IS NOT NULL AND ended_a
 -- A saga with two or more claims without progress is claimed apart from the others.
 CREATE INDEX sagas_due ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims < 2;
 CREATE INDEX sagas_suspect ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims >= 2;
+CREATE INDEX sagas_local ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND local IS NOT NULL;
 CREATE INDEX sagas_owner ON sagas (owner) WHERE owner IS NOT NULL;
 CREATE INDEX sagas_pending_messages ON sagas (owner) WHERE owner IS NOT NULL AND pending_messages > 0;
 -- The indexes of lists and counts leave out the sagas that a node runs, because a saga would be

@@ -35,6 +35,7 @@ CREATE TABLE sagas (
     start_hash       text    NOT NULL,
     unique_value     text    NULL,
     opener           text    NULL, -- the key that has opened a session
+    local            boolean NULL, -- true or null: a command runs the saga in its own process
     parent           uuid    NULL,
     retry_of         uuid    NULL,
     forked_from      uuid    NULL,
@@ -65,6 +66,7 @@ CREATE INDEX sagas_opener ON sagas (opener) WHERE opener IS NOT NULL AND ended_a
 -- A saga with two or more claims without progress is claimed apart from the others.
 CREATE INDEX sagas_due ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims < 2;
 CREATE INDEX sagas_suspect ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims >= 2;
+CREATE INDEX sagas_local ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND local IS NOT NULL;
 -- The last letters of a node's id are random, and enough to find its sagas.
 CREATE INDEX sagas_owner ON sagas (right(owner, 7)) WHERE owner IS NOT NULL;
 CREATE INDEX sagas_pending_messages ON sagas (owner) WHERE owner IS NOT NULL AND pending_messages > 0;
