@@ -322,8 +322,17 @@ func refusal(resp *http.Response, body []byte) error {
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
 		p.Detail = "the address leads to " + to + ": use that of the server itself"
 	}
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is no number
-	return p.as(resp.StatusCode, seconds)
+	return p.as(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After")))
+}
+
+// retryAfter returns the seconds in a header Retry-After, which has a number of them or a date (RFC
+// 9110, section 10.2.3); 0 if it has neither.
+func retryAfter(header string) int {
+	if at, err := http.ParseTime(header); err == nil {
+		return int(time.Until(at).Round(time.Second).Seconds())
+	}
+	seconds, _ := strconv.Atoi(header)
+	return seconds
 }
 
 // encode returns v as JSON. It does not escape HTML characters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import email.utils
 import http.client
 import ipaddress
 import json
@@ -74,6 +75,18 @@ Attached = TypedDict("Attached", {
 # The end of the views.
 
 
+def _seconds(retry_after: str) -> float:
+    """The seconds in a header Retry-After, which has a number of them or a date (RFC 9110, section 10.2.3)."""
+    try:
+        if retry_after.isascii() and retry_after.isdigit():
+            seconds: float = int(retry_after[:9])
+        else:
+            seconds = email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time()
+    except (TypeError, ValueError):  # it has neither
+        return 0
+    return max(0, min(seconds, 24 * 3600))  # a service that asks for a longer pause has an outage
+
+
 class Problem(Exception):
     """The server refuses a request. `code` is stable, and `detail` says what to do: docs/errors.md lists the codes."""
 
@@ -81,8 +94,7 @@ class Problem(Exception):
         body = body if isinstance(body, dict) else {}
         self.status, self.code, self.errors = status, str(body.get("type", "")).rpartition(":")[2], body.get("errors", [])
         self.title, self.detail = body.get("title") or http.client.responses.get(status, "?"), body.get("detail", "")
-        # A service that asks for a longer pause than a day has an outage.
-        self.retry_after = min(int(retry_after[:9]), 24 * 3600) if retry_after.isascii() and retry_after.isdigit() else 0
+        self.retry_after = _seconds(retry_after)
         lasting = self.code in ("definition_unusable", "journal_unreadable")
         self.temporary = (status >= 500 and not lasting) or status in (408, 429) or self.code == "key_in_flight"
         super().__init__(f"{self.title}: {self.detail} (HTTP {status}, {self.code})")
@@ -241,8 +253,9 @@ class Client:
         """Attaches this process to a session. If another one is attached, it waits for so many seconds for the end of its lease."""
         secret = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")  # repeated with the same secret, it is the same life
         body, until = {"holder": f"{socket.gethostname()}:{os.getpid()}", "secret": secret}, time.monotonic() + patience
-        attach: Callable[[], Attached] = lambda: self.request("POST", f"/v1/sessions/{session}/attach", body)
+        attach: Callable[..., Attached] = lambda **more: self.request("POST", f"/v1/sessions/{session}/attach", body, **more)
         while True:
+            began = time.monotonic()
             try:
                 life = attach()
                 break
@@ -251,7 +264,7 @@ class Client:
                     raise
             time.sleep(1)
         client = Client(self.url, "rst_" + session.replace("-", "") + "_" + secret, self._give_up)
-        return Session(client, session, life["life"], attach, life["lease_ms"] / 1000)
+        return Session(client, session, life["life"], attach, life["lease_ms"] / 1000, began)
 
     def work(self, types: List[str], do: Callable[[Work], Any], *, parallel: int = 1, stop: Optional[threading.Event] = None) -> None:
         """Does the work of `task` steps until `stop` is set and the tasks at hand have ended. `do` returns the output of a task."""
@@ -350,11 +363,12 @@ class Client:
 class Session:
     """A session that this process is attached to. Several threads may use it. `with session` commits it at the end of the block."""
 
-    def __init__(self, client: Client, id: str, life: int, attach: Optional[Callable[[], Any]] = None, lease: float = 0) -> None:
+    def __init__(self, client: Client, id: str, life: int, attach: Optional[Callable[..., Any]] = None, lease: float = 0, began: float = 0) -> None:
         self.id, self.life, self._client, self._attach, self._quit = id, life, client, attach, threading.Event()
-        self.over = threading.Event()  # the session has ended, or another process has followed
+        # The session has ended, or another process has followed, or may follow: no heartbeat had a response for a whole lease.
+        self.over = threading.Event()
         if attach:
-            threading.Thread(target=self._beat, args=(lease / 3,), daemon=True).start()
+            threading.Thread(target=self._beat, args=(lease, began + lease), daemon=True).start()
 
     def get(self) -> Dict[str, Any]:
         """The session, with its `input`, `status`, `cost` and `residual`."""
@@ -485,18 +499,27 @@ class Session:
         except Problem as problem:
             if problem.code != "superseded" or not self._attach or self._quit.is_set():
                 raise
-        self._attach()  # the lease has ended. A Problem says that another process has followed
+        self._attach(**more)  # the lease has ended. A Problem says that another process has followed
         return self._client.request(method, f"/v1/sessions/{self.id}{part}", body, headers, **more)
 
-    def _beat(self, every: float) -> None:
-        while not self._quit.wait(every):
+    def _beat(self, lease: float, until: float) -> None:
+        # After a lease without a response it goes on: the session is this process's again if no other has followed.
+        most: Callable[[], float] = lambda: lease / 3 if self.over.is_set() else min(lease / 3, max(until - time.monotonic(), 0.01))
+        while not self._quit.wait(most()):
+            began = time.monotonic()
+            if began >= until:
+                self.over.set()
             try:
-                if self._request("POST", "/heartbeat", {}, stop=self._quit, timeout=every)["stop"]:
+                if self._request("POST", "/heartbeat", {}, give_up=0, timeout=most())["stop"]:
                     return self.over.set()
+                until = began + lease
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                log.info("a heartbeat had no response: %s", error)
             except Exception as error:
-                if not self._quit.is_set():
-                    log.error("the session is lost: %s", error)
-                    return self.over.set()
+                if self._quit.is_set() or isinstance(error, Problem) and error.temporary:
+                    continue
+                log.error("the session is lost: %s", error)
+                return self.over.set()
 
 
 def attach() -> Session:

@@ -147,8 +147,9 @@ export class Client {
     const answer = await fetch(this.url + path, { method, body, headers, signal, redirect: 'manual' }) // another host must not get the token
     if (answer.ok) return answer
     const said = await answer.json().catch(() => undefined)
-    const seconds = Math.min(Math.max(Number(answer.headers.get('Retry-After')) || 0, 0), 24 * 3600) // a longer one is an outage
-    throw new Problem(answer.status, said, 1000 * seconds)
+    const asked = answer.headers.get('Retry-After') ?? '' // seconds or a date: RFC 9110, section 10.2.3
+    const seconds = (/^\d+$/.test(asked) ? Number(asked) : (Date.parse(asked) - Date.now()) / 1000) || 0
+    throw new Problem(answer.status, said, 1000 * Math.min(Math.max(seconds, 0), 24 * 3600)) // a longer one is an outage
   }
 
   /** Repeats a request until it gets a response, or a refusal that a repetition does not change. */
@@ -238,11 +239,12 @@ export class Client {
   /** Attaches this process to a session. If another one is attached, it waits for up to `patience` for the end of its lease. */
   async attach(session: string, patience = 32_000): Promise<Session> {
     const secret = randomBytes(32).toString('base64url') // repeated with the same secret, it is the same life
-    const attach = (): Promise<Attached> => this.request('POST', `/v1/sessions/${session}/attach`, { holder: holder(), secret })
+    const attach = (more: Sending = {}): Promise<Attached> => this.request('POST', `/v1/sessions/${session}/attach`, { holder: holder(), secret }, more)
     for (const until = performance.now() + patience; ; await sleep(1000)) {
+      const began = performance.now()
       try {
         const { life, lease_ms } = await attach()
-        return new Session(new Client(this.url, `rst_${session.replaceAll('-', '')}_${secret}`, this.giveUp), session, life, attach, lease_ms)
+        return new Session(new Client(this.url, `rst_${session.replaceAll('-', '')}_${secret}`, this.giveUp), session, life, attach, lease_ms, began)
       } catch (error) {
         if (!(error instanceof Problem && error.code === 'session_held') || performance.now() > until) throw error
       }
@@ -251,6 +253,7 @@ export class Client {
 
   /** Does the work of `task` steps until `stop` is aborted and the tasks at hand have ended. `work` returns the output of a task. */
   async work(types: string[], work: Do, { parallel = 1, stop = new AbortController().signal }: { parallel?: number; stop?: AbortSignal } = {}): Promise<void> {
+    JSON.stringify(types) // it throws here, and not with each claim
     const refused = new AbortController()
     const over = AbortSignal.any([stop, refused.signal])
     const loop = async () => {
@@ -328,12 +331,12 @@ export class Client {
 
 /** A session that this process is attached to. */
 export class Session {
-  /** Its signal is aborted when the session has ended, or another process has followed. */
+  /** Its signal is aborted when the session has ended, or another process has followed, or may follow: no heartbeat had a response for a whole lease. */
   readonly over = new AbortController()
   private quit = new AbortController()
 
-  constructor(private client: Client, readonly id: string, readonly life: number, private again?: () => Promise<Attached>, lease = 0) {
-    if (again) this.beat(lease / 3).catch(() => {}) // quit has ended the pause
+  constructor(private client: Client, readonly id: string, readonly life: number, private again?: (more: Sending) => Promise<Attached>, lease = 0, began = 0) {
+    if (again) this.beat(lease, began + lease).catch(() => {}) // quit has ended the pause
   }
 
   /** Runs an agent: commits the session at its end. Abort undoes the session; after Waits, `recourse agent run` runs the process again. */
@@ -473,17 +476,26 @@ export class Session {
     } catch (error) {
       if (!(error instanceof Problem && error.code === 'superseded') || !this.again || this.quit.signal.aborted) throw error
     }
-    await this.again() // the lease has ended. A Problem says that another process has followed
+    const { stop, giveUp, timeout } = more
+    await this.again({ stop, giveUp, timeout }) // the lease has ended. A Problem says that another process has followed
     return send()
   }
 
-  private async beat(every: number): Promise<void> {
+  /** Sends heartbeats. After a lease without a response it goes on: the session is this process's again if no other has followed. */
+  private async beat(lease: number, until: number): Promise<void> {
+    const most = () => this.over.signal.aborted ? lease / 3 : Math.min(lease / 3, Math.max(until - performance.now(), 10))
     for (;;) {
-      await sleep(every, undefined, { ref: false, signal: this.quit.signal })
+      await sleep(most(), undefined, { ref: false, signal: this.quit.signal })
+      const began = performance.now()
+      if (began >= until) this.over.abort()
       try {
-        if ((await this.request('POST', '/heartbeat', {}, { stop: this.quit.signal, timeout: every })).stop) return this.over.abort()
+        const said = await this.request('POST', '/heartbeat', {}, { stop: this.quit.signal, giveUp: 0, timeout: most() })
+        if (said.stop) return this.over.abort()
+        until = began + lease
       } catch (error) {
-        if (!this.quit.signal.aborted) process.emitWarning(`the session is lost: ${error}`)
+        if (this.quit.signal.aborted) return
+        if (!lasting(error)) continue
+        process.emitWarning(`the session is lost: ${error}`)
         return this.over.abort()
       }
     }

@@ -114,6 +114,7 @@ await new recourse.Client(client.url, '', 60000).get('s').catch(problem => conso
 			t.Parallel()
 			s := &played{answers: []func(http.ResponseWriter, *http.Request){
 				answers(503, "6", "{}"), answers(200, "", `{"id": "s"}`), answers(429, "3600", "{}"),
+				answers(429, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), "{}"),
 			}}
 			if said := run(t, s); said != "s\n429" || len(s.at) != 4 {
 				t.Fatalf("it prints %q after %d requests", said, len(s.at))
@@ -177,6 +178,47 @@ await session.call('refund', null, { patience: 200 }).catch(waits => console.log
 			}}
 			if said, want := run(t, s), "7\nrefund[0] waits for approval"; said != want {
 				t.Errorf("it prints %q, want %q", said, want)
+			}
+		})
+	}
+}
+
+// The event over comes at the end of the lease, which begins with the last heartbeat that had a
+// response.
+func TestSDKsOverAtTheEndOfTheLease(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T, http.Handler) string{
+		"python": func(t *testing.T, s http.Handler) string {
+			return pythonSDK(t, s, `
+began = time.monotonic()
+session = client.attach("0193a000-0000-7000-8000-000000000001")
+print(session.over.wait(30), time.monotonic() - began > 2)
+`)
+		},
+		"typescript": func(t *testing.T, s http.Handler) string {
+			return typescriptSDK(t, s, `
+const began = performance.now()
+const session = await client.attach('0193a000-0000-7000-8000-000000000001')
+const late = setTimeout(() => process.exit(1), 30000)
+session.over.signal.addEventListener('abort', () => {
+  console.log('True', performance.now() - began > 2000 ? 'True' : 'False')
+  process.exit(0)
+})
+`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &played{answers: []func(http.ResponseWriter, *http.Request){
+				answers(200, "", `{"life": 1, "lease_ms": 1500}`), // the first heartbeat comes after 500 ms
+				answers(200, "", `{"stop": false}`),
+				func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client has left
+					<-r.Context().Done()
+				},
+			}}
+			if said := run(t, s); said != "True True" {
+				t.Errorf("it prints %q", said)
 			}
 		})
 	}
