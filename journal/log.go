@@ -117,9 +117,6 @@ type Log interface {
 	// unknown one took.
 	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
 
-	// ClaimLocal is Claim for sagas with Start.Local.
-	ClaimLocal(ctx context.Context, node string, limit int) ([]Claimed, error)
-
 	// Records returns up to limit records of a saga with seq > after, in order. Errors:
 	// ErrNotFound.
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
@@ -155,6 +152,12 @@ type Log interface {
 	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids, after the
 	// given id (Nil: from the first). Pages may be read at different moments.
 	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
+}
+
+// Local is the port of commands that run sagas in their own process.
+type Local interface {
+	// ClaimLocal is Log.Claim for sagas with Start.Local.
+	ClaimLocal(ctx context.Context, node string, limit int) ([]Claimed, error)
 }
 
 // Lease is a node's right to write.

@@ -130,6 +130,7 @@ func (b KeyBinding) Narrows() bool { return len(b.Sources)+len(b.Signals) > 0 }
 // Store has all ports.
 type Store interface { //nolint:interfacebloat // it combines the ports, each of which is small
 	Log
+	Local
 	Blobs
 	Index
 	Retention

@@ -201,7 +201,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return s.claim(ctx, node, func(*saga) bool { return true }, limit)
 }
 
-// ClaimLocal implements journal.Log.
+// ClaimLocal implements journal.Local.
 func (s *Store) ClaimLocal(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	return s.claim(ctx, node, func(g *saga) bool { return g.head.Local }, limit)
 }

@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return s.claimBy(ctx, node, takeSuspects, takeOthers, limit)
 }
 
-// ClaimLocal implements journal.Log.
+// ClaimLocal implements journal.Local.
 func (s *Store) ClaimLocal(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	return s.claimBy(ctx, node, takeLocalSuspects, takeLocalOthers, limit)
 }

@@ -48,11 +48,10 @@ type runner struct {
 	args     []string
 	flags    remote.ServerFlags
 	restarts int
-	parks    bool                                   // an exit with 0 before the ends of calls is like one with the code parked
-	keyed    bool                                   // a later run can continue the session
-	replays  bool                                   // the process runs against the session's journal, in no life of it
-	database string                                 // of the server in this process; "": it is another process
-	runs     func(context.Context, uuid.UUID) error // Server.Runs; nil: it is another process
+	parks    bool   // an exit with 0 before the ends of calls is like one with the code parked
+	keyed    bool   // a later run can continue the session
+	replays  bool   // the process runs against the session's journal, in no life of it
+	database string // of the server in this process; "": it is another process
 	session  session
 	life     *life // the last one; nil: none yet
 	watcher  *watcher
@@ -60,6 +59,8 @@ type runner struct {
 	slots    chan struct{}                 // of a worker; nil: no worker runs the agent
 	begun    func()                        // called when a worker's process has a slot
 	reopen   func() (remote.Answer, error) // repeats the request that opened the session
+	// Server.Runs; nil: another process is the server.
+	runs func(context.Context, uuid.UUID) error
 
 	mu   sync.Mutex
 	away bool // guarded by mu: the server does not respond
