@@ -36,6 +36,9 @@ func main() {
 		if len(r.Violations) > 0 {
 			report(r, *script)
 		}
+		if runs%10_000 == 0 && runs < *seeds {
+			fmt.Fprintf(os.Stderr, "%d of %d seeds\n", runs, *seeds)
+		}
 	}
 	fmt.Printf("seeds=%d crashes=%d crash_points=%d violations=%d\n", runs, crashes, points, violations)
 	if violations > 0 {
