@@ -188,7 +188,7 @@ func (w *wired) strike(s journal.Store, op operation, f wire.Fault) (struck int,
 
 // passing are the methods that pass over rows that are locked, and leave them for the next time.
 // The server holds those of a connection that broke until it has noticed.
-var passing = []string{"Renew", "Claim", "DeleteExpired", "DeleteCopied", "Sweep", "ClaimTasks", "ReapTasks", "ClaimEvents"}
+var passing = []string{"Renew", "Claim", "ClaimLocal", "DeleteExpired", "DeleteCopied", "Sweep", "ClaimTasks", "ReapTasks", "ClaimEvents"}
 
 // untilStruck gives a call up once a fault has struck that leaves it without an answer.
 func (w *wired) untilStruck(f wire.Fault, do func(context.Context) error) (gaveUp bool, err error) {

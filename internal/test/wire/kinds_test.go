@@ -91,7 +91,8 @@ var operations = append([]operation{
 			return left == 0, err
 		}, n)
 	}},
-	{"Claim", "a parked saga", claiming},
+	{"Claim", "a parked saga", func(b *bench) attempt { return claiming(b, "Claim") }},
+	{"ClaimLocal", "a command's parked saga", func(b *bench) attempt { return claiming(b, "ClaimLocal") }},
 	{"Send", "a message", func(b *bench) attempt {
 		a := b.begun()
 		m := journal.Message{ID: newID(), Saga: a.Saga, Kind: "signal"}
@@ -380,14 +381,18 @@ func forgiven(err error) error {
 }
 
 // claiming wants the saga handed out to the node, whatever became of the claims before.
-func claiming(b *bench) attempt {
+func claiming(b *bench, method string) attempt {
 	saga := b.parked()
 	m := b.posted(saga)
 	handed := false
 	return attempt{
 		do: func(ctx context.Context, s journal.Store) error {
+			claim := s.Claim
+			if method == "ClaimLocal" {
+				claim = s.ClaimLocal
+			}
 			for {
-				list, err := s.Claim(ctx, b.node, 100)
+				list, err := claim(ctx, b.node, 100)
 				for _, c := range list {
 					if c.Saga != saga {
 						continue

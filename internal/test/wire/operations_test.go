@@ -95,7 +95,7 @@ func (b *bench) posted(saga uuid.UUID) journal.Message {
 // parked makes a saga that anyone may claim.
 func (b *bench) parked() uuid.UUID {
 	a := start()
-	a.Row, a.Release = &journal.Row{Status: "parked", WakeAt: time.UnixMilli(1)}, true
+	a.Start.Local, a.Row, a.Release = true, &journal.Row{Status: "parked", WakeAt: time.UnixMilli(1)}, true
 	b.append(a)
 	return a.Saga
 }
