@@ -564,13 +564,14 @@ func TestAgentGoesOnUndoing(t *testing.T) {
 		t.Errorf("refund: %d", status)
 	}
 	id := s.sessionID(t)
-	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay"}, Times: 3, Do: world.Do{Before: world.FaultStatus, Status: 503}}); err != nil {
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay"}, Do: world.Do{Before: world.FaultStatus, Status: 503}}); err != nil {
 		t.Fatal(err)
 	}
 	let(t, token)
 	a.says(t, "waiting for its end")
 	a.stop()
 	<-a.ended
+	w.ClearFaults()
 	if n := len(w.Ledger().Live()); n != 1 {
 		t.Fatalf("%d effects when the command was stopped, want 1", n)
 	}
