@@ -326,10 +326,10 @@ func refusal(resp *http.Response, body []byte) error {
 }
 
 // retryAfter returns the seconds in a header Retry-After, which has a number of them or a date (RFC
-// 9110, section 10.2.3); 0 if it has neither.
+// 9110, section 10.2.3), rounded up; 0 if it has neither.
 func retryAfter(header string) int {
 	if at, err := http.ParseTime(header); err == nil {
-		return int(time.Until(at).Round(time.Second).Seconds())
+		return int((time.Until(at) + time.Second - 1) / time.Second)
 	}
 	seconds, _ := strconv.Atoi(header)
 	return seconds

@@ -200,3 +200,24 @@ func TestRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// A retry does not come before the date that the server names, whatever part of a second is left.
+func TestRetryAfterDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now().Add(time.Minute) // a bubble's time begins with a whole second
+		time.Sleep(600 * time.Millisecond)
+		tries := 0
+		c := played(func(*http.Request) (*http.Response, error) {
+			if tries++; tries == 2 {
+				return says(200, `{"id": "0193"}`)
+			}
+			return says(503, "", "Retry-After", at.UTC().Format(http.TimeFormat))
+		})
+		if _, err := c.Get(t.Context(), "0193"); err != nil {
+			t.Error(err)
+		}
+		if late := time.Since(at); late < 0 || late > time.Second {
+			t.Errorf("the retry comes %v after the date, want up to a second", late)
+		}
+	})
+}

@@ -82,6 +82,14 @@ func tokenIn(t *testing.T, path string) string {
 	return ""
 }
 
+// servedBy returns the server in the process of an agent's command, once the agent has written its
+// address into a file next to that of the token.
+func servedBy(t *testing.T, token string) *serving {
+	t.Helper()
+	url := tokenIn(t, token+".url")
+	return &serving{url: url, env: []string{"RECOURSE_SERVER=" + url}}
+}
+
 // in sends a request of a session with a token, and decodes the response.
 func (s *serving) in(t *testing.T, token, method, part, body string, into any) int {
 	t.Helper()
@@ -499,8 +507,7 @@ func TestAgentWithoutAServer(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	a := start("echo $RECOURSE_URL >" + token + ".url; " + waits(token, "exit 9"))
 	secret := tokenIn(t, token)
-	s := &serving{url: tokenIn(t, token+".url")}
-	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	s := servedBy(t, token)
 	if status := s.in(t, secret, "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
 		t.Errorf("refund: %d", status)
 	}
@@ -515,8 +522,7 @@ func TestAgentWithoutAServer(t *testing.T) {
 	token = filepath.Join(t.TempDir(), "token")
 	a = start("echo $RECOURSE_URL >" + token + ".url; " + waits(token, "test $RECOURSE_LIFE = 3 || exit 75"))
 	secret = tokenIn(t, token)
-	s.url = tokenIn(t, token+".url")
-	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	s = servedBy(t, token)
 	var v struct {
 		Path     string
 		Replayed bool
@@ -558,8 +564,7 @@ func TestAgentGoesOnUndoing(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	a := startAgent(t, env, "echo $RECOURSE_URL >"+token+".url; "+waits(token, "exit 76"), "--database", db, "--actions", agentActions)
 	secret := tokenIn(t, token)
-	s := &serving{url: tokenIn(t, token+".url")}
-	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	s := servedBy(t, token)
 	if status := s.in(t, secret, "POST", "calls", refundOf("o-1", 1910), nil); status != http.StatusOK {
 		t.Errorf("refund: %d", status)
 	}

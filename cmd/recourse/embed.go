@@ -59,7 +59,7 @@ func embed(a *cli.App, f *config.LocalFlags, db string, actions []*saga.Action) 
 	}
 	server := n.site(siteOptions{Vars: vars, RequireKeys: keys.Required, Version: a.Version, Log: n.log, Done: ctx.Done()})
 	go func() { _ = server.Serve(listener) }() // ends with the server
-	runs := func(ctx context.Context, id uuid.UUID) error { return localStore{n.store}.runs(ctx, id, db) }
+	runs := func(ctx context.Context, id uuid.UUID) error { return runsHere(ctx, n.store, id, db) }
 	return &agent.Server{URL: "http://" + listener.Addr().String(), Runs: runs, Stop: func() error {
 		defer n.store.Close()
 		stop()

@@ -32,10 +32,10 @@ func (s localStore) Append(ctx context.Context, node string, batch []journal.App
 	return s.Store.Append(ctx, node, batch)
 }
 
-// runs returns an error if a command does not run this saga, because it was started at a server
+// runsHere returns an error if a command does not run this saga, because it was started at a server
 // with this database.
-func (s localStore) runs(ctx context.Context, id uuid.UUID, db string) error {
-	h, err := s.Saga(ctx, id)
+func runsHere(ctx context.Context, store journal.Store, id uuid.UUID, db string) error {
+	h, err := store.Saga(ctx, id)
 	switch {
 	case errors.Is(err, journal.ErrNotFound): // the request that names it gets a better error
 		return nil

@@ -504,15 +504,16 @@ class Session:
 
     def _beat(self, lease: float, until: float) -> None:
         # After a lease without a response it goes on: the session is this process's again if no other has followed.
-        most: Callable[[], float] = lambda: lease / 3 if self.over.is_set() else min(lease / 3, max(until - time.monotonic(), 0.01))
-        while not self._quit.wait(most()):
-            began = time.monotonic()
+        most: Callable[[float], float] = lambda longest: longest if self.over.is_set() else min(longest, max(until - time.monotonic(), 0.01))
+        pause = lease / 3
+        while not self._quit.wait(most(pause)):
+            began, pause = time.monotonic(), lease / 10  # until the next try, if this one fails
             if began >= until:
                 self.over.set()
             try:
-                if self._request("POST", "/heartbeat", {}, give_up=0, timeout=most())["stop"]:
+                if self._request("POST", "/heartbeat", {}, give_up=0, timeout=most(lease / 3))["stop"]:
                     return self.over.set()
-                until = began + lease
+                until, pause = began + lease, lease / 3
             except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 log.info("a heartbeat had no response: %s", error)
             except Exception as error:

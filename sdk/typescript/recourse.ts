@@ -483,17 +483,19 @@ export class Session {
 
   /** Sends heartbeats. After a lease without a response it goes on: the session is this process's again if no other has followed. */
   private async beat(lease: number, until: number): Promise<void> {
-    const most = () => this.over.signal.aborted ? lease / 3 : Math.min(lease / 3, Math.max(until - performance.now(), 10))
-    for (;;) {
-      await sleep(most(), undefined, { ref: false, signal: this.quit.signal })
+    const most = (longest: number) => this.over.signal.aborted ? longest : Math.min(longest, Math.max(until - performance.now(), 10))
+    for (let pause = lease / 3; ; ) {
+      await sleep(most(pause), undefined, { ref: false, signal: this.quit.signal })
       const began = performance.now()
       if (began >= until) this.over.abort()
       try {
-        const said = await this.request('POST', '/heartbeat', {}, { stop: this.quit.signal, giveUp: 0, timeout: most() })
+        const said = await this.request('POST', '/heartbeat', {}, { stop: this.quit.signal, giveUp: 0, timeout: most(lease / 3) })
         if (said.stop) return this.over.abort()
         until = began + lease
+        pause = lease / 3
       } catch (error) {
         if (this.quit.signal.aborted) return
+        pause = lease / 10
         if (!lasting(error)) continue
         process.emitWarning(`the session is lost: ${error}`)
         return this.over.abort()
