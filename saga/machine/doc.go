@@ -106,8 +106,10 @@ whose last record for a track is an intent therefore knows that the request may 
 exactly which one. [Machine.InFlight] lists these attempts; recovery gives each of them
 [saga.InterruptedAnswer].
 
-The key is derived from the saga, the step and the step's generation, which rises only when a person
-asks for a retry with a new key. So every attempt of a generation has the same key. A definition may let reads that cost nothing be sent earlier: see [saga.Checkpoint].
+The key is derived from the saga, the step and the step's generation. Every attempt of a generation
+has the same key. The generation rises when a person asks for a retry with a new key, when a step
+sends another request instead, such as one to another model, and when a step is read or run again. A
+definition may let reads that cost nothing be sent earlier: see [saga.Checkpoint].
 
 # Doubt
 
