@@ -72,7 +72,9 @@ func (s *server) postEvents(c echo.Context) error {
 func (s *server) accept(ctx context.Context, e *saga.Event, actor string, recipient uuid.UUID) (acceptedEvent, error) {
 	a := acceptedEvent{ID: e.ID, Started: []startedBy{}, Delivered: []string{}}
 	started, refused, err := s.triggers.Event(ctx, e, actor)
-	if err != nil {
+	if errors.Is(err, saga.ErrUnusable) {
+		return a, fail("definition_unusable", "the event %.100q starts sagas of a definition that a newer release has published: send it again, to a server with that release", e.ID)
+	} else if err != nil {
 		return a, err
 	}
 	for _, t := range started {

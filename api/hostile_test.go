@@ -95,6 +95,7 @@ func TestNoSecretIsShown(t *testing.T) {
 func TestUnusableDefinition(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)
+	x.publish("saga: by-event\ntriggers: [{event: shop.paid}]\nsteps: [{id: a, sleep: 1h}]\n")
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 	cfg := x.cfg
 	older := kinds.All()[:1]
@@ -107,6 +108,10 @@ func TestUnusableDefinition(t *testing.T) {
 	}
 	y.do("POST", "/v1/sagas/"+id+"/cancel", "").problem(503, "definition_unusable")
 	y.do("POST", "/v1/sagas", `{"definition": "nap"}`).problem(503, "definition_unusable")
+	paid := `{"specversion": "1.0", "id": "e-1", "source": "/shop", "type": "shop.paid"}`
+	if p := y.do("POST", "/v1/events", paid, header{"Content-Type", typeEvent}).problem(503, "definition_unusable"); !strings.Contains(p.Detail, "e-1") {
+		t.Errorf("%+v", p)
+	}
 	y.do("GET", "/v1/sagas/"+id+"/journal", "").want(200)
 	y.do("GET", "/v1/definitions/nap", "").want(200)
 	var list page[machine.View]

@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
 	sagareplay "recourse/saga/replay"
@@ -61,7 +62,7 @@ func (s *server) replayDefinition(c echo.Context) error {
 	if err := o.err(); err != nil {
 		return err
 	}
-	if _, _, err := s.pick(ctx, name, 0); err != nil {
+	if _, _, err := s.pick(ctx, name, 0); err != nil && !errors.Is(err, catalog.ErrArchived) { // publishing revives it
 		return err
 	}
 	v, err := s.replaySagas(ctx, def, f)

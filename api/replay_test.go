@@ -76,6 +76,9 @@ func TestReplayDefinition(t *testing.T) {
 		} {
 			x.do("POST", "/v1/definitions/twice/replay", tt.body, outside).problem(tt.status, tt.code)
 		}
+		x.do("DELETE", "/v1/definitions/twice", "").want(204)
+		// To publish an archived definition revives it.
+		x.do("POST", "/v1/definitions/twice/replay", `{"definition": {"saga": "twice", "steps": [{"id": "a", "set": 1}]}}`, outside).want(200)
 		x.do("POST", "/v1/definitions/other/replay", `{"definition": "saga: other\nsteps: [{id: a, set: 1}]"}`).problem(404, "definition_not_found")
 	})
 }

@@ -189,8 +189,13 @@ func (s *server) mayDelete(ctx context.Context, id uuid.UUID) error {
 		of, wrong = head.GoesOnFrom(), "retry_kept"
 		does = "goes on from a step of saga %s, which could be retried from a step a second time without it"
 	}
-	if err != nil || of.IsNil() {
-		return nil //nolint:nilerr // the deletion will say so
+	switch {
+	case errors.Is(err, journal.ErrNotFound): // the deletion will say so
+		return nil
+	case err != nil:
+		return fmt.Errorf("saga %s: %w", id, err)
+	case of.IsNil():
+		return nil
 	}
 	switch _, err := s.cfg.Store.Saga(ctx, of); {
 	case errors.Is(err, journal.ErrNotFound):

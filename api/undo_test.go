@@ -1,12 +1,16 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -101,4 +105,37 @@ func TestUndoRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readless is a store that cannot read a saga while it fails, and writes all the same, as over
+// another connection.
+type readless struct {
+	journal.Store
+	fails *atomic.Bool
+}
+
+// Saga implements journal.Index.
+func (s readless) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
+	if s.fails.Load() {
+		return journal.Head{}, fmt.Errorf("%w: the connection was cut", journal.ErrUnknown)
+	}
+	return s.Store.Saga(ctx, id)
+}
+
+// If it cannot be read whether a saga may be deleted, it is not deleted.
+func TestUndoIsKeptIfItCannotBeRead(t *testing.T) {
+	var fails atomic.Bool
+	x := newFixture(t, func(c *Config) { c.Store = readless{c.Store, &fails} })
+	x.publish(fmt.Sprintf(undoableDef, x.world.URL, "1h", ""))
+	v := x.do("POST", "/v1/sagas", `{"definition": "undoable"}`, header{"Prefer", "wait=30"}).want(201).saga()
+	undo := x.do("POST", "/v1/sagas/"+v.ID+"/compensate", `{"reason": "a mistake"}`, header{"Prefer", "wait=30"}).want(201).saga()
+	if undo.Status != saga.Succeeded {
+		t.Fatalf("%+v", undo)
+	}
+	fails.Store(true)
+	if a := x.do("DELETE", "/v1/sagas/"+undo.ID, ""); a.Status < 500 {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	fails.Store(false)
+	x.do("DELETE", "/v1/sagas/"+undo.ID, "").problem(409, "undo_kept")
 }

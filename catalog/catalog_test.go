@@ -16,6 +16,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/emit"
 )
 
 const plain = "saga: doc\nsteps:\n  - {id: a, set: 1}\n"
@@ -216,9 +217,12 @@ func TestTriggered(t *testing.T) {
 	c, store := newCatalog(t, Options{})
 	names := func(age time.Duration) (list []string) {
 		t.Helper()
-		all, err := c.Triggered(t.Context(), age)
+		all, not, err := c.Triggered(t.Context(), age)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(not) > 0 {
+			t.Errorf("not usable: %v", not)
 		}
 		for _, d := range all {
 			list = append(list, fmt.Sprintf("%s@%d", d.Definition.Name, d.Version))
@@ -259,8 +263,16 @@ func TestTriggered(t *testing.T) {
 	}
 	check(time.Hour, "far@1")
 	older := New(store, Options{Kinds: []dsl.Kind{}})
-	if list, err := older.Triggered(t.Context(), 0); err != nil || len(list) != 0 {
-		t.Errorf("what cannot be compiled: %v, %v", list, err)
+	publish(c, "one", "triggers: [{event: a}]\n")
+	for range 2 { // the second time it is known
+		list, not, err := older.Triggered(t.Context(), 0)
+		if err != nil || len(list) != 0 || len(not) != 2 {
+			t.Fatalf("what cannot be compiled: %v, %v, %v", list, not, err)
+		}
+		far, one := not[0], not[1]
+		if far.Name != "far" || !far.Cron || len(far.Events) > 0 || one.Name != "one" || one.Version != 4 || one.Cron || !slices.Equal(one.Events, []string{"a"}) || !errors.Is(one.Err, saga.ErrUnusable) {
+			t.Errorf("%+v %+v", far, one)
+		}
 	}
 }
 
@@ -268,11 +280,11 @@ func TestTriggered(t *testing.T) {
 func TestLoadingOutlivesSinks(t *testing.T) {
 	store := memory.New(memory.Config{})
 	src := "saga: doc\nsteps:\n  - {id: a, emit: x, to: audit}\n"
-	had := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{"audit"}})})
+	had := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []emit.Sink{{Name: "audit"}}})})
 	if _, _, _, err := had.Publish(t.Context(), "doc", []byte(src), ""); err != nil {
 		t.Fatal(err)
 	}
-	lost := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{}})})
+	lost := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []emit.Sink{}})})
 	if _, err := lost.Definition(t.Context(), "doc", 1); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/dsl"
 )
 
 // Triggered is the newest version of a definition that has triggers.
@@ -18,52 +19,68 @@ type Triggered struct {
 	Published  time.Time
 }
 
+// Unusable is the newest version of a definition that has triggers, and that this program cannot
+// compile: a newer program has published it.
+type Unusable struct {
+	Name    string
+	Version int
+	Events  []string // patterns of the events that start its sagas
+	Cron    bool     // times start its sagas
+	Err     error    // saga.ErrUnusable, with the reason
+}
+
 // triggered caches the definitions with triggers. The zero value has not read any.
 type triggered struct {
 	mu     sync.Mutex
 	looked time.Time // zero: the cache may be out of date
 	list   []Triggered
+	not    []Unusable
 	seen   map[string]glance // by name
 }
 
 // glance is the result of reading a name's newest version.
 type glance struct {
 	version int
-	has     *Triggered // nil: no triggers
+	has     *Triggered // nil: no triggers, or not usable
+	not     *Unusable  // nil: no triggers, or usable
 }
 
 // page is the number of definitions that are read at once.
 const page = 100
 
 // Triggered lists the definitions that have triggers and are not archived, by name. The list may be
-// as old as age, but includes everything that this process has published or archived. It does not
-// include a definition that this program cannot compile: the newer program that has published it
-// acts on its triggers. The caller must not change the list. Errors are the store's.
-func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered, error) {
+// as old as age, but includes everything that this process has published or archived. Those that
+// this program cannot compile are in a list of their own. The caller must not change the lists.
+// Errors are the store's.
+func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered, []Unusable, error) {
 	t := &c.triggered
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.looked.IsZero() && time.Since(t.looked) < age {
-		return t.list, nil
+		return t.list, t.not, nil
 	}
 	began := time.Now()
 	var list []Triggered
+	var not []Unusable
 	seen := make(map[string]glance, len(t.seen))
 	for after := ""; ; {
 		docs, err := c.store.Documents(ctx, Kind, after, page)
 		if err != nil {
-			return nil, fmt.Errorf("definitions with triggers: %w", err)
+			return nil, nil, fmt.Errorf("definitions with triggers: %w", err)
 		}
 		for _, d := range docs {
 			g, known := t.seen[d.Name]
 			if !known || g.version != d.Version {
 				if g, err = c.glance(ctx, d); err != nil {
-					return nil, fmt.Errorf("definitions with triggers: %w", err)
+					return nil, nil, fmt.Errorf("definitions with triggers: %w", err)
 				}
 			}
 			seen[d.Name] = g
 			if g.has != nil {
 				list = append(list, *g.has)
+			}
+			if g.not != nil {
+				not = append(not, *g.not)
 			}
 			after = d.Name
 		}
@@ -71,8 +88,8 @@ func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered
 			break
 		}
 	}
-	t.looked, t.list, t.seen = began, list, seen
-	return list, nil
+	t.looked, t.list, t.not, t.seen = began, list, not, seen
+	return list, not, nil
 }
 
 func (c *Catalog) glance(ctx context.Context, d journal.Document) (glance, error) {
@@ -80,6 +97,9 @@ func (c *Catalog) glance(ctx context.Context, d journal.Document) (glance, error
 	def, err := c.compiled(ctx, d)
 	switch {
 	case errors.Is(err, saga.ErrUnusable):
+		if events, cron := dsl.TriggersOf(d.Source); len(events) > 0 || cron {
+			g.not = &Unusable{Name: d.Name, Version: d.Version, Events: events, Cron: cron, Err: err}
+		}
 	case err != nil:
 		return g, err
 	case len(def.Triggers) > 0:

@@ -29,6 +29,7 @@ const (
 type Cron struct {
 	starter *Starter
 	next    map[string]time.Time // by schedule: the time of the next firing; zero: never
+	left    map[string]int       // by name: the version of a definition that was reported as not usable
 	ailing  bool
 }
 
@@ -86,10 +87,11 @@ func schedules(list []catalog.Triggered) []schedule {
 // fire fires everything that is due. Of several errors it returns one. What failed stays due.
 func (c *Cron) fire(ctx context.Context) error {
 	now := c.starter.cfg.Engine.Now()
-	list, err := c.starter.cfg.Catalog.Triggered(ctx, published)
+	list, not, err := c.starter.cfg.Catalog.Triggered(ctx, published)
 	if err != nil {
 		return err
 	}
+	c.leaves(not)
 	all := schedules(list)
 	due := make([]schedule, 0, len(all))
 	next := make(map[string]time.Time, len(all))
@@ -126,6 +128,19 @@ func (c *Cron) fire(ctx context.Context) error {
 		c.next[s.name] = s.trigger.Cron.Next(now)
 	}
 	return err
+}
+
+// leaves reports the definitions whose times this program leaves to the newer program that has
+// published them, each version once.
+func (c *Cron) leaves(list []catalog.Unusable) {
+	left := make(map[string]int, len(list))
+	for _, u := range list {
+		if left[u.Name] = u.Version; u.Cron && c.left[u.Name] != u.Version {
+			c.starter.log.Warn("the times of a definition start no sagas on this node, because its release cannot read the definition: run the release that has published it",
+				"definition", u.Name, "version", u.Version, "error", u.Err)
+		}
+	}
+	c.left = left
 }
 
 // begun returns the time after which a schedule fires: when it last fired, or later, when it was

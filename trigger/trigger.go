@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,12 +85,13 @@ const tries = 4
 
 // Event starts a saga for each trigger that matches an event, or finds the saga that the same event
 // has started before. After an error it is unknown which sagas were started. The missing ones are
-// started when the event is sent again.
+// started when the event is sent again. The error is saga.ErrUnusable if the event also starts
+// sagas of a definition that only a newer program can compile: then all others were started.
 func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (started []Started, refused []Refused, err error) {
 	done := make(map[string]bool)
 	age := known
 	for range tries {
-		list, err := s.cfg.Catalog.Triggered(ctx, age)
+		list, not, err := s.cfg.Catalog.Triggered(ctx, age)
 		if err != nil {
 			return started, refused, err
 		}
@@ -110,11 +112,24 @@ func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (start
 			done[t.Definition.Name] = true
 		}
 		if !stale {
-			return started, refused, nil
+			return started, refused, s.unusable(not, e)
 		}
 		age = 0
 	}
 	return started, refused, saga.ErrUnavailable
+}
+
+// unusable returns the error of the first definition that an event starts and that this program
+// cannot compile. To accept the event would be to lose it, because no other node sees it.
+func (s *Starter) unusable(list []catalog.Unusable, e *saga.Event) error {
+	for _, u := range list {
+		if slices.ContainsFunc(u.Events, func(p string) bool { return saga.MatchEvent(p, e.Type) }) {
+			s.log.Warn("an event that starts sagas of a definition was refused, because this release cannot read the definition: run the release that has published it",
+				"definition", u.Name, "version", u.Version, "event", e.ID, "source", e.Source, "error", u.Err)
+			return u.Err
+		}
+	}
+	return nil
 }
 
 // each matches an event against the triggers of one definition.

@@ -1,10 +1,12 @@
 package trigger
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,7 +20,9 @@ import (
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
+	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/http"
 	"recourse/saga/machine"
 )
 
@@ -151,6 +155,46 @@ func (r *rig) event(e saga.Event) string {
 		said = append(said, fmt.Sprintf("%s/%d:%s", no.Definition, no.Trigger, no.Findings[0].Code))
 	}
 	return strings.Join(said, " ")
+}
+
+// A node whose release cannot read a definition does not accept the events that start it: no other
+// node would see them.
+func TestEventOfANewerDefinition(t *testing.T) {
+	r := newRig(t)
+	r.publish("saga: newer\ntriggers: [{event: shop.*}, {cron: '@hourly'}]")
+	older := another(t, r.clock, r.store)
+	var log bytes.Buffer
+	older.cat = catalog.New(r.store, catalog.Options{Kinds: []dsl.Kind{http.Kind()}})
+	older.Starter = New(Config{Store: r.store, Catalog: older.cat, Engine: older, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, _, _, err := older.cat.Publish(t.Context(), "readable", []byte("saga: readable\ntriggers: [{event: shop.paid}]\nsteps:\n  - {id: a, http: 'GET http://x/'}\n"), ""); err != nil {
+		t.Fatal(err)
+	}
+	paid := &saga.Event{ID: "1", Source: "/shop", Type: "shop.paid", Data: json.RawMessage(`{}`)}
+	for range 2 {
+		started, _, err := older.Event(t.Context(), paid, "me")
+		if !errors.Is(err, saga.ErrUnusable) || len(started) != 1 {
+			t.Errorf("%v, %v", started, err)
+		}
+	}
+	r.want("readable {}")
+	if n := strings.Count(log.String(), "definition=newer"); n != 2 {
+		t.Errorf("logged %d times:\n%s", n, &log)
+	}
+	if started, _, err := older.Event(t.Context(), &saga.Event{ID: "2", Source: "/shop", Type: "other"}, "me"); err != nil || len(started) != 0 {
+		t.Errorf("an event that starts nothing: %v, %v", started, err)
+	}
+	if got := r.event(*paid); got != "newer readable" {
+		t.Errorf("at the newer node: %s", got)
+	}
+	r.want("readable {}", "newer {}")
+	log.Reset()
+	c := NewCron(older.Starter)
+	older.fire(c, "2026-03-02T09:00:00Z")
+	older.fire(c, "2026-03-02T09:00:20Z")
+	if n := strings.Count(log.String(), "definition=newer"); n != 1 {
+		t.Errorf("its times are logged %d times:\n%s", n, &log)
+	}
+	r.want("readable {}", "newer {}")
 }
 
 func TestEvent(t *testing.T) {

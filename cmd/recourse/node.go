@@ -31,6 +31,7 @@ import (
 	"recourse/saga/kinds/ask"
 	askclient "recourse/saga/kinds/ask/client"
 	"recourse/saga/kinds/ask/relay"
+	"recourse/saga/kinds/emit"
 	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
 	llmclient "recourse/saga/kinds/llm/client"
@@ -142,7 +143,7 @@ func newNode(o nodeOptions) (*node, error) {
 		return api.Content(ctx, o.Store, id, hash)
 	}})
 	n.tools = mcpclient.New(mcpclient.Config{MCP: o.MCP, Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now, Environ: o.Environ, Version: o.Version})
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks), MCP: o.MCP.Names()}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: emitted(o.Sinks), MCP: o.MCP.Names()}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
 	runner := &runclient.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
 	if o.State != nil {
@@ -187,15 +188,15 @@ func (n *node) archived(o nodeOptions) func(context.Context) (bool, error) {
 	}
 }
 
-// names lists the sinks for events that sagas emit; nil for nil.
-func names(sinks []outbox.Sink) []string {
+// emitted lists the sinks for events that sagas emit; nil for nil.
+func emitted(sinks []outbox.Sink) []emit.Sink {
 	if sinks == nil {
 		return nil
 	}
-	list := make([]string, 0, len(sinks))
+	list := make([]emit.Sink, 0, len(sinks))
 	for _, s := range sinks {
 		if s.Emitted() {
-			list = append(list, s.Name)
+			list = append(list, emit.Sink{Name: s.Name, Types: s.Types})
 		}
 	}
 	return list

@@ -177,7 +177,7 @@ func (t *Typical) load(ctx context.Context, definition string) error {
 			if c.EndedAt.IsZero() || err != nil {
 				continue
 			}
-			t.add(definition, c.ID, c.EndedAt, sum.Cost)
+			t.add(definition, c.ID, c.EndedAt, sum.Cost.Own())
 			found++
 		}
 		if len(page) < f.Limit {

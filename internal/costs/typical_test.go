@@ -91,6 +91,12 @@ func TestMedian(t *testing.T) {
 		{"nothing of it costs anything", func(s *costStore) { s.put("a", 100, "", 0) }, ""},
 		{"in the newest's currency", func(s *costStore) { s.put("a", 100, "USD", 0); s.put("a", 30, "EUR", 0) }, "15 EUR"},
 		{"too few in the newest's currency", func(s *costStore) { s.put("a", 100, "USD", 0); s.put("a", 3, "EUR", 0) }, ""},
+		{"without child sagas", func(s *costStore) {
+			s.put("a", 20, "USD", 0)
+			for i := range s.costs {
+				s.costs[i].Summary = json.RawMessage(`{"cost":{"currency":"USD","spent":"10","children":{"spent":"9"}}}`)
+			}
+		}, "1 USD"},
 		{"one that cannot be read", func(s *costStore) { s.put("a", 21, "USD", 0); s.costs[0].Summary = json.RawMessage(`[`) }, "10 USD"},
 	} {
 		s := &costStore{}

@@ -233,6 +233,19 @@ func TestMachineAhead(t *testing.T) {
 	m.Released(p.ID)
 }
 
+// What child sagas have cost is counted by them, also on a node that takes their parent over.
+func TestTakenOverWithChildren(t *testing.T) {
+	p := storytest.Play(t, "saga: paid\nsteps:\n  - {id: a, http: POST http://x/a, cost: 1 EUR}\n  - {id: b, http: POST http://x/b, cost: 2 EUR}\n",
+		storytest.Script{Answer: func(machine.Send, time.Time) saga.Answer { return status(200) }})
+	m := metrics.New(metrics.Config{})
+	half := len(p.Records) - 2
+	m.Acquired(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:half], Cost: saga.CostView{Currency: "EUR", Spent: "10", Children: &saga.ChildrenView{Spent: "9"}}})
+	m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[half:]})
+	if got := read(t, m); got["cost_total{currency=EUR,definition=paid}"] != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
 // The number of labels is bounded, however many definitions there are.
 func TestDefinitionsAreBounded(t *testing.T) {
 	m := metrics.New(metrics.Config{})

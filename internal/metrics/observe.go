@@ -18,7 +18,7 @@ func (m *Metrics) Acquired(g engine.Growth) {
 	for i := range g.Records {
 		r.read(&g.Records[i])
 	}
-	r.had(g.Cost)
+	r.had(g.Cost.Own())
 	r.settleCalls(g.Machine)
 }
 

@@ -42,19 +42,6 @@ const AnchorEvent = saga.OwnEvents + "evidence." + Anchor
 // Kinds lists the kinds of notices that a sink may subscribe to.
 var Kinds = append(slices.Clone(saga.InboxKinds), Failed, Compensated, Stalled, Outlier, Lost)
 
-// Kind returns the kind of notice that an event type stands for, "" if it is not a notice.
-func Kind(eventType string) string {
-	if eventType == AnchorEvent {
-		return Anchor
-	}
-	for _, of := range []string{"inbox.", "saga.", "step.", "session."} {
-		if kind, ok := strings.CutPrefix(eventType, saga.OwnEvents+of); ok && slices.Contains(Kinds, kind) {
-			return kind
-		}
-	}
-	return ""
-}
-
 // outlier is the multiple of the median cost from which a saga counts as an outlier.
 const outlier = 3
 

@@ -2,27 +2,23 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"recourse/internal/egress"
 	"recourse/internal/httptext"
-	"recourse/internal/notify"
 	"recourse/journal"
 	"recourse/retry"
-	"recourse/saga"
 )
 
-// Sink is an outside address that gets events.
+// Sink is an outside address that gets events. What it gets is decided when an event is written, by
+// the node that writes it: Types and Notify do not change what is delivered.
 type Sink struct {
 	Name    string
 	URL     string
@@ -35,21 +31,6 @@ type Sink struct {
 
 // Emitted reports whether the sink gets events that sagas emit.
 func (s *Sink) Emitted() bool { return len(s.Types) > 0 || len(s.Notify) == 0 }
-
-// gets reports whether the sink gets an event.
-func (s *Sink) gets(event json.RawMessage) bool {
-	var head struct {
-		Type string `json:"type"`
-	}
-	err := json.Unmarshal(event, &head)
-	switch {
-	case strings.HasPrefix(head.Type, saga.OwnEvents):
-		return slices.Contains(s.Notify, notify.Kind(head.Type))
-	case len(s.Types) == 0:
-		return s.Emitted()
-	}
-	return err == nil && slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
-}
 
 // backoff is the delay after a failed delivery: 5 s, then three times as long each time, up to an
 // hour. Notifications of doubts and approvals must arrive soon after an outage.
@@ -88,10 +69,6 @@ func (w *worker) run(ctx context.Context) {
 
 // deliver tries once, and records the result.
 func (w *worker) deliver(ctx context.Context, d journal.Delivery) {
-	if !w.gets(d.Data) {
-		w.done(ctx, d)
-		return
-	}
 	r := w.post(ctx, d)
 	if ctx.Err() != nil && !r.ok {
 		return // this process is stopping: the event is due again when its lease ends

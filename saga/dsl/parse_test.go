@@ -14,6 +14,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/emit"
 )
 
 func options() dsl.Options {
@@ -117,8 +118,12 @@ func TestBad(t *testing.T) {
 			if vars, ok := directive(src, "vars"); ok {
 				o.VarNames = strings.Fields(vars)
 			}
-			if sinks, ok := directive(src, "sinks"); ok {
-				o.Kinds = kinds.With(kinds.Options{Sinks: strings.Fields(sinks)})
+			if names, ok := directive(src, "sinks"); ok {
+				sinks := []emit.Sink{}
+				for name := range strings.FieldsSeq(names) {
+					sinks = append(sinks, emit.Sink{Name: name})
+				}
+				o.Kinds = kinds.With(kinds.Options{Sinks: sinks})
 			}
 			if servers, ok := directive(src, "mcp"); ok {
 				o.Kinds = kinds.With(kinds.Options{MCP: strings.Fields(servers)})

@@ -20,6 +20,26 @@ var (
 	cronFields   = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 )
 
+// TriggersOf returns what starts sagas of a definition that this program cannot compile, because a
+// newer one has published it: the patterns of events, and whether times do. It ignores everything
+// that it does not know.
+func TriggersOf(src []byte) (events []string, cron bool) {
+	p := newParser("", src, Options{})
+	p.compile(func(root *Node) {
+		list := root.Get("triggers")
+		if list == nil {
+			return
+		}
+		for _, t := range list.Items {
+			if event := t.Get("event"); event != nil {
+				events = append(events, event.Text())
+			}
+			cron = cron || t.Get("cron") != nil
+		}
+	})
+	return events, cron
+}
+
 // triggers reads the events and times that start sagas of the definition.
 func (p *parser) triggers(n *Node) []*saga.Trigger {
 	if n.Form != List || len(n.Items) == 0 {
@@ -120,25 +140,42 @@ func readCron(text string, zone *time.Location) (saga.Schedule, error) {
 	if !ok { // @every: its interval would restart with each start of the server
 		return nil, fmt.Errorf("%s is not known here: %s", clip(text, 40), cronHelp)
 	}
-	fixed.Location = zone
-	if fixed.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, zone)).IsZero() {
+	s := wallClock{*fixed, zone}
+	if s.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, zone)).IsZero() {
 		return nil, fmt.Errorf("%s never comes: there is no such day", clip(text, 40))
 	}
-	return wallClock{fixed}, nil
+	return s, nil
 }
 
-// wallClock skips times that do not exist. The library fires once after the gap instead, as ISC
-// cron does.
-type wallClock struct{ *cron.SpecSchedule }
+// wallClock applies a schedule to each period in which the zone's offset stays the same: times that
+// a clock change skips do not exist, and those that it repeats come twice. The library itself fires
+// once after a gap, as ISC cron does, and loses its way if the gap is at midnight or is no whole
+// hour.
+type wallClock struct {
+	fields cron.SpecSchedule
+	zone   *time.Location
+}
+
+// horizon is how many years after t a time is looked for, as in the library: 29 February comes, 30
+// February does not.
+const horizon = 5
 
 // Next returns the first time after t, or the zero time if there is none.
 func (s wallClock) Next(t time.Time) time.Time {
-	for {
-		t = s.SpecSchedule.Next(t)
-		if t.IsZero() || s.Hour&(1<<t.In(s.Location).Hour()) != 0 {
-			return t
+	last := t.AddDate(horizon, 0, 0)
+	for after := t; !after.After(last); {
+		first := after.Add(1).In(s.zone)
+		_, offset := first.Zone()
+		_, end := first.ZoneBounds()
+		period := s.fields
+		period.Location = time.FixedZone("", offset)
+		next := period.Next(after)
+		if next.IsZero() || end.IsZero() || next.Before(end) {
+			return next
 		}
+		after = end.Add(-1) // the next period includes its beginning
 	}
+	return time.Time{}
 }
 
 func (p *parser) zone(n *Node) *time.Location {

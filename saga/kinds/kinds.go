@@ -28,9 +28,9 @@ import (
 
 // Options are the parts of the server's configuration that kinds need.
 type Options struct {
-	LLM   llm.Config // providers and prices; [llm.Config.Check] must have accepted it
-	Sinks []string   // names of the sinks that events can be sent to; nil: unknown
-	MCP   []string   // names of the MCP servers; nil: unknown
+	LLM   llm.Config  // providers and prices; [llm.Config.Check] must have accepted it
+	Sinks []emit.Sink // those that events can be sent to; nil: unknown
+	MCP   []string    // names of the MCP servers; nil: unknown
 }
 
 // All returns the kinds without a configuration, in the order of the reference.

@@ -12,7 +12,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"recourse/internal/cli"
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/machine"
 )
@@ -96,7 +96,7 @@ func (c *Client) Do(r Call) (Answer, error) {
 	for {
 		a, err := c.send(r)
 		p, ok := errors.AsType[*Problem](err)
-		if !ok || Code(p) != "key_in_flight" || time.Now().After(until) || !c.Pause(time.Duration(max(p.retryAfter, 1))*time.Second) {
+		if !ok || Code(p) != "key_in_flight" || time.Now().After(until) || !c.Pause(min(max(p.retryAfter, time.Second), keyHeld)) {
 			return a, err
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Client) open(r Call) (*http.Response, error) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	err := problemOf(resp.StatusCode, text)
 	if p, ok := errors.AsType[*Problem](err); ok {
-		p.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After")) // or a date, from a proxy
+		p.retryAfter = retry.After(resp.Header.Get("Retry-After"), time.Now())
 	}
 	return nil, err
 }

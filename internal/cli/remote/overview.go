@@ -190,7 +190,8 @@ func (o *overview) readCost(now time.Time) error {
 	}
 	o.cost, o.priced, o.more, o.costAt = nil, len(list), len(list) == pricedMost, now
 	for _, v := range list {
-		m, err := retry.Total(v.Cost.Spent, v.Cost.Currency)
+		own := v.Cost.Own() // child sagas are in the list, too
+		m, err := retry.Total(own.Spent, own.Currency)
 		if err != nil {
 			return errors.Join(errors.New("the server's response cannot be read"), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"recourse/internal/cli"
 	"recourse/saga"
@@ -21,7 +22,7 @@ type Problem struct {
 	Saga   string         `json:"saga"`
 	Step   string         `json:"step"`
 
-	retryAfter int // seconds, of the header; 0: none
+	retryAfter time.Duration // of the header; 0: none
 }
 
 // Error implements error, in the terms of the command line: one line, and one more for each finding

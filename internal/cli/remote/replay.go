@@ -151,7 +151,7 @@ func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, li
 			return nil, err
 		}
 		r, err := cl.Do(Call{Method: http.MethodPost, Path: "/v1/definitions/" + url.PathEscape(p.name) + "/replay", Body: doc})
-		if cli.ExitCode(err) == cli.NotFound {
+		if Code(err) == "definition_not_found" {
 			return all, nil
 		}
 		if err != nil {

@@ -2,6 +2,10 @@ package remote
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,6 +30,38 @@ func TestReplayThatReplaysNothing(t *testing.T) {
 	} {
 		if err := run(); cli.ExitCode(err) != cli.Usage || !strings.HasPrefix(err.Error(), "--") {
 			t.Errorf("%s: exit %d: %v", name, cli.ExitCode(err), err)
+		}
+	}
+}
+
+// A server that cannot replay, such as one of an earlier release, has checked nothing: then nothing
+// is published.
+func TestApplyDoesNotTakeEvery404ForANewDefinition(t *testing.T) {
+	t.Parallel()
+	for code, publishes := range map[string]bool{"route_not_found": false, "definition_not_found": true} {
+		published := false
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/replay"):
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, `{"type": "urn:recourse:problem:`+code+`", "title": "not found", "status": 404, "detail": "not here"}`)
+			case r.Method == http.MethodPut:
+				published = true
+				w.WriteHeader(http.StatusCreated)
+				_, _ = io.WriteString(w, `{"name": "a", "version": "v1"}`)
+			default:
+				_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
+			}
+		}))
+		defer server.Close()
+		path := filepath.Join(t.TempDir(), "a.yaml")
+		if err := os.WriteFile(path, []byte("saga: a\nsteps: [{id: a, set: 1}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+		err := (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{path}, Replay: 10, RefuseOn: []string{"other-end"}}).Run(app)
+		if published != publishes || (err == nil) != publishes {
+			t.Errorf("%s: published %v, %v", code, published, err)
 		}
 	}
 }

@@ -175,7 +175,7 @@ func (b *batchRun) request(open []*batchStart) (again []*batchStart, wait time.D
 	r, err := b.cl.Do(Call{Method: http.MethodPost, Path: "/v1/sagas:batch", Body: body, Header: map[string]string{"Content-Type": "application/x-ndjson"}})
 	// The limits count the request, too. An error without a type is that of a proxy.
 	if p, ok := errors.AsType[*Problem](err); ok && p.Type != "" && p.passing() {
-		return open, max(time.Second, time.Duration(p.retryAfter)*time.Second), nil
+		return open, max(time.Second, p.retryAfter), nil
 	}
 	if err != nil {
 		return nil, 0, err

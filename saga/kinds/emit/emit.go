@@ -23,9 +23,15 @@ const (
 // Name is the pattern of sinks' names.
 var Name = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// Kind describes the kind. sinks are the names of the server's sinks. nil means that they are
-// unknown, so that every name is accepted.
-func Kind(sinks []string) dsl.Kind {
+// Sink is a sink of the server.
+type Sink struct {
+	Name  string
+	Types []string // patterns of the types of events that it gets (see saga.MatchEvent); none: all
+}
+
+// Kind describes the kind. sinks are the server's sinks. nil means that they are unknown, so that
+// every name is accepted.
+func Kind(sinks []Sink) dsl.Kind {
 	return dsl.Kind{
 		Name:  "emit",
 		Value: json.RawMessage(`{"type": "string", "minLength": 1}`),
@@ -41,16 +47,17 @@ func Kind(sinks []string) dsl.Kind {
 
 // Body is an emit step: its shape is [saga.Announce].
 type Body struct {
-	kind *expr.Template
-	data *expr.Template // nil: none
-	to   []string
+	kind  *expr.Template
+	data  *expr.Template // nil: none
+	to    []string
+	sinks []Sink
 }
 
 var _ saga.Announce = (*Body)(nil)
 
-func decode(d *dsl.Decoder, sinks []string) saga.Body {
+func decode(d *dsl.Decoder, sinks []Sink) saga.Body {
 	own := d.Own()
-	b := &Body{kind: d.Text(own, 0, dsl.Plain), to: sinks}
+	b := &Body{kind: d.Text(own, 0, dsl.Plain), to: named(sinks), sinks: sinks}
 	d.Gives(expr.Fields(map[string]*expr.Type{"id": expr.Exactly(expr.KindString)}, nil))
 	if b.kind == nil {
 		return nil
@@ -64,9 +71,21 @@ func decode(d *dsl.Decoder, sinks []string) saga.Body {
 		b.data = d.Template(n, dsl.Plain)
 	}
 	if n := d.Get("to"); n != nil {
-		b.to = names(d, n, sinks)
+		b.to = names(d, n, named(sinks))
 	}
 	return b
+}
+
+// named returns the sinks' names; nil for nil.
+func named(sinks []Sink) []string {
+	if sinks == nil {
+		return nil
+	}
+	list := make([]string, 0, len(sinks))
+	for _, s := range sinks {
+		list = append(list, s.Name)
+	}
+	return list
 }
 
 // names reads the sinks of a step.
@@ -116,7 +135,7 @@ func (b *Body) Announce(env expr.Env) (kind string, data json.RawMessage, to []s
 		return "", nil, nil, &saga.Failure{Code: "bad_event", Title: "the event's type cannot be used", Detail: err.Error()}
 	}
 	if b.data == nil {
-		return kind, nil, b.to, nil
+		return kind, nil, b.getting(kind), nil
 	}
 	if data, err = b.data.JSON(env); err != nil {
 		return "", nil, nil, err
@@ -125,7 +144,19 @@ func (b *Body) Announce(env expr.Env) (kind string, data json.RawMessage, to []s
 		return "", nil, nil, &saga.Failure{Code: "event_too_large", Title: fmt.Sprintf("the event's data has %d bytes, %d are allowed", len(data), MaxData),
 			Detail: "send what names the thing, and have the receiver fetch the rest"}
 	}
-	return kind, data, b.to, nil
+	return kind, data, b.getting(kind), nil
+}
+
+// getting returns the names of the step's sinks that get events of a type. It is decided when the
+// event is written: a node with another configuration delivers what is stored.
+func (b *Body) getting(kind string) (to []string) {
+	for _, name := range b.to {
+		i := slices.IndexFunc(b.sinks, func(s Sink) bool { return s.Name == name })
+		if i < 0 || len(b.sinks[i].Types) == 0 || slices.ContainsFunc(b.sinks[i].Types, func(p string) bool { return saga.MatchEvent(p, kind) }) {
+			to = append(to, name)
+		}
+	}
+	return to
 }
 
 // judge returns the error of an event's type, if it has one.

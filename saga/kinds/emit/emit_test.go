@@ -12,42 +12,46 @@ import (
 	"recourse/saga/kinds/emit"
 )
 
-func parse(step string, sinks []string, stored bool) (*saga.Definition, *dsl.Errors) {
+func parse(step string, sinks []emit.Sink, stored bool) (*saga.Definition, *dsl.Errors) {
 	return dsl.Parse("t", []byte("saga: x\nsteps:\n  - {id: a, "+step+"}\n"), dsl.Options{Kinds: []dsl.Kind{emit.Kind(sinks)}, Stored: stored})
 }
 
 func TestSinks(t *testing.T) {
-	some := []string{"audit", "crm"}
+	some := []emit.Sink{{Name: "audit"}, {Name: "crm", Types: []string{"a", "b.*"}}}
+	none := []emit.Sink{}
 	for _, tt := range []struct {
 		step   string
-		sinks  []string
+		sinks  []emit.Sink
 		stored bool
 		want   []string
 		err    string // part of it
 	}{
-		{"emit: a", some, false, some, ""},
+		{"emit: a", some, false, []string{"audit", "crm"}, ""},
+		{"emit: b", some, false, []string{"audit"}, ""},
+		{"emit: b.c", some, false, []string{"audit", "crm"}, ""},
+		{"emit: b, to: crm", some, false, nil, ""},
 		{"emit: a", nil, false, nil, ""},
-		{"emit: a", []string{}, false, nil, ""},
+		{"emit: a", none, false, nil, ""},
 		{"emit: a, to: crm", some, false, []string{"crm"}, ""},
 		{"emit: a, to: [crm, audit]", some, false, []string{"crm", "audit"}, ""},
 		{"emit: a, to: other", nil, false, []string{"other"}, ""},
 		{"emit: a, to: crn", some, false, nil, `did you mean "crm"`},
 		{"emit: a, to: elsewhere", some, false, nil, "it has audit, crm"},
-		{"emit: a, to: crm", []string{}, false, nil, "it has none"},
+		{"emit: a, to: crm", none, false, nil, "it has none"},
 		{"emit: a, to: gone", some, true, []string{"gone"}, ""},
 	} {
 		def, errs := parse(tt.step, tt.sinks, tt.stored)
 		switch {
 		case tt.err != "":
 			if errs == nil || errs.List[0].Code != "unknown_sink" || !strings.Contains(errs.Error(), tt.err) {
-				t.Errorf("%s with %q: %v, want unknown_sink with %q", tt.step, tt.sinks, errs, tt.err)
+				t.Errorf("%s with %v: %v, want unknown_sink with %q", tt.step, tt.sinks, errs, tt.err)
 			}
 		case errs != nil:
-			t.Errorf("%s with %q: %v", tt.step, tt.sinks, errs)
+			t.Errorf("%s with %v: %v", tt.step, tt.sinks, errs)
 		default:
 			_, _, to, err := def.ByID["a"].Body.(saga.Announce).Announce(expr.MapEnv{})
 			if err != nil || !slices.Equal(to, tt.want) {
-				t.Errorf("%s with %q goes to %q, %v; want %q", tt.step, tt.sinks, to, err, tt.want)
+				t.Errorf("%s with %v goes to %q, %v; want %q", tt.step, tt.sinks, to, err, tt.want)
 			}
 		}
 	}
