@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
@@ -54,13 +55,32 @@ func outcomeOf(x *fixture, id, step string) int64 {
 // approveOnly approves the only request that waits for it.
 func approveOnly(x *fixture, id, step string) {
 	x.t.Helper()
-	x.until(id, func(v machine.View) bool { return len(v.Open) == 1 })
-	var inbox page[inboxEntry]
-	x.do("GET", "/v1/inbox?saga="+id, "").want(200).into(&inbox)
-	if len(inbox.Data) != 1 || inbox.Data[0].Path != step || inbox.Data[0].Kind != saga.InboxApproval || !strings.Contains(inbox.Data[0].Title, "Fork of ") {
-		x.t.Fatalf("inbox %+v", inbox.Data)
+	e := waitsFor(x, id, step, "")
+	if !strings.Contains(e.Title, "Fork of ") {
+		x.t.Fatalf("inbox %+v", e)
 	}
-	x.do("POST", "/v1/sagas/"+id+"/steps/"+step+"/approve", `{"shown": "`+inbox.Data[0].ShownHash+`"}`).want(200)
+	approveShown(x, id, e)
+}
+
+// waitsFor waits until nothing but an approval of a step is open, and returns it; not the one that
+// was shown before.
+func waitsFor(x *fixture, id, step, before string) inboxEntry {
+	x.t.Helper()
+	for range 3000 {
+		var inbox page[inboxEntry]
+		x.do("GET", "/v1/inbox?saga="+id, "").want(200).into(&inbox)
+		if list := inbox.Data; len(list) == 1 && list[0].Path == step && list[0].Kind == saga.InboxApproval && list[0].ShownHash != before {
+			return list[0]
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	x.t.Fatalf("the approval of %s is not what saga %s waits for", step, id)
+	return inboxEntry{}
+}
+
+func approveShown(x *fixture, id string, e inboxEntry) {
+	x.t.Helper()
+	x.do("POST", "/v1/sagas/"+id+"/steps/"+e.Path+"/approve", `{"shown": "`+e.ShownHash+`"}`).want(200)
 }
 
 // A fork sends nothing that has an effect before a person approves it, uses keys of its own, and
@@ -295,6 +315,141 @@ func TestForkModelsErased(t *testing.T) {
 		b.next()
 		if again := b.ask(path, body).want(200); !bytes.Equal(again.Body, one.Body) || again.Header.Get("X-Recourse-Replayed") != "true" {
 			t.Errorf("in a later life: %s, want %s", again.Body, one.Body)
+		}
+	}
+}
+
+// A fork does not use the original's keys, not even those of a template: the service would answer
+// with the original's effect, and the fork would undo that.
+func TestForkHasOwnKeys(t *testing.T) {
+	x := newFixture(t)
+	x.publish(fmt.Sprintf(`saga: keyed
+steps:
+  - id: charge
+    http: POST %[1]s/pay/charges
+    body: {amount: 5}
+    in_doubt: retry
+    idempotency: {key: "order-4711-${saga.labels.n}"}
+    compensate: {http: "POST %[1]s/pay/charges/${output.id}/refund", idempotency: {key: "refund-${output.id}"}}
+  - {id: label, http: POST %[1]s/shipping/labels, body: {}, compensate: {http: "POST %[1]s/shipping/labels/${output.id}/void"}}
+`, x.world.URL))
+	was := x.do("POST", "/v1/sagas", `{"definition": "keyed", "labels": {"n": "1"}}`, header{"Prefer", "wait=20"}).want(201).saga()
+	refuseOnce(x, "/shipping/labels")
+	fork := x.do("POST", "/v1/sagas/"+was.ID+"/fork", `{"at": 1, "effects": "real"}`, header{"Prefer", "wait=20"}).want(201).saga()
+	charges := x.world.Ledger().Op("pay", "charge").Requests()
+	if was.Status != saga.Succeeded || fork.Status != saga.Compensated || len(charges) != 2 || charges[0].Key != "order-4711-1" || charges[1].Key == charges[0].Key {
+		t.Errorf("%s, %s, charges %+v", was.Status, fork.Status, charges)
+	}
+	if live := x.world.Ledger().Live(); len(live) != 2 || live[0].Key != charges[0].Key {
+		t.Errorf("effects that remain: %+v", live)
+	}
+}
+
+// If a saga goes back to an approval because an answer has changed, a step that was skipped in the
+// original and now runs is held back like every other one.
+func TestForkHoldsWhatRunsAgain(t *testing.T) {
+	x := newFixture(t)
+	x.publish(strings.Replace(freshDef, "  - id: nap\n", `  - id: bonus
+    when: steps.count.output.n > 0
+    http: POST ${vars.pay}/charges
+    in_doubt: retry
+    body: {amount: 7}
+    compensate: none
+  - id: nap
+`, 1))
+	v, entries := asked(x, `{"definition": "fresh"}`, 1)
+	x.do("POST", "/v1/sagas/"+v.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, entries[0].ShownHash)).want(200)
+	v = x.until(v.ID, is(saga.Succeeded))
+	var at int64
+	for _, r := range x.records(v.ID) {
+		if r.Kind == journal.Skipped {
+			at = r.Seq
+		}
+	}
+	elsewhere(x)
+	sent := len(x.world.Ledger().Op("pay", "charge").Requests())
+	fork := x.do("POST", "/v1/sagas/"+v.ID+"/fork", fmt.Sprintf(`{"at": %d}`, at)).want(201).saga()
+	approveOnly(x, fork.ID, "pay")
+	approveShown(x, fork.ID, waitsFor(x, fork.ID, "ok", ""))
+	waitsFor(x, fork.ID, "bonus", "")
+	if n := len(x.world.Ledger().Op("pay", "charge").Requests()); n != sent {
+		t.Errorf("%d charges were sent without an approval", n-sent)
+	}
+}
+
+// The answer of a read that a fork was given is not asked for again.
+func TestForkKeepsAGivenAnswer(t *testing.T) {
+	x := newFixture(t)
+	x.publish(freshDef)
+	v, entries := asked(x, `{"definition": "fresh"}`, 1)
+	x.do("POST", "/v1/sagas/"+v.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, entries[0].ShownHash)).want(200)
+	v = x.until(v.ID, is(saga.Succeeded))
+	fork := x.do("POST", "/v1/sagas/"+v.ID+"/fork", fmt.Sprintf(`{"at": %d, "stubs": {"double": {"output": 8}, "count": {"output": {"n": 4}}}, "reason": "what if"}`, outcomeOf(x, v.ID, "count"))).want(201).saga()
+	approveShown(x, fork.ID, waitsFor(x, fork.ID, "ok", ""))
+	pay := waitsFor(x, fork.ID, "pay", "")
+	<-time.After(1100 * time.Millisecond) // the answer of count is too old now
+	approveShown(x, fork.ID, pay)
+	if v := x.until(fork.ID, func(v machine.View) bool { return len(v.Open) == 1 || v.Status.Terminal() }); v.Status != saga.Succeeded {
+		t.Errorf("%+v", v)
+	}
+}
+
+// With stubs, a read that a compensation belongs to needs a stub, and nothing of a fork is undone.
+// A fork that holds back what it sends undoes nothing for a step that sent nothing.
+func TestForkSendsNoCompensation(t *testing.T) {
+	x := newFixture(t)
+	x.publish(fmt.Sprintf(`saga: odd
+steps:
+  - {id: seat, http: "GET %[1]s/pay/charges?idempotency_key=x", compensate: {http: "DELETE %[1]s/things/a", in_doubt: retry}}
+  - {id: note, set: 1, compensate: {http: "DELETE %[1]s/things/b", in_doubt: retry}}
+  - {id: label, http: POST %[1]s/shipping/labels, body: {}, compensate: {http: "POST %[1]s/shipping/labels/${output.id}/void"}}
+`, x.world.URL))
+	was := x.do("POST", "/v1/sagas", `{"definition": "odd"}`, header{"Prefer", "wait=20"}).want(201).saga()
+	path := "/v1/sagas/" + was.ID + "/fork"
+	v := x.do("POST", path, `{"at": 1, "effects": "stub", "stubs": {"label": {"error": {"code": "no", "title": "no"}}}}`, header{"Prefer", "wait=20"}).want(201).saga()
+	if v.Status != saga.Compensated || v.Reason.Error != "no" {
+		t.Errorf("%+v", v)
+	}
+	held := x.do("POST", path, `{"at": 1}`).want(201).saga()
+	approveOnly(x, held.ID, "seat")
+	waitsFor(x, held.ID, "label", "")
+	x.do("POST", "/v1/sagas/"+held.ID+"/steps/label/reject", `{"comment": "no"}`).want(200)
+	x.until(held.ID, is(saga.Compensated))
+	if d := cmp.Diff([]int{2, 1, 1}, []int{len(x.world.Ledger().Op("pay", "find").Requests()), len(x.world.Ledger().Op("things", "delete").Requests()), len(x.world.Ledger().Op("shipping", "label").Requests())}); d != "" {
+		t.Errorf("requests (-want +got):\n%s", d)
+	}
+}
+
+// What is published is what a person has approved: if the event has changed since, it is asked
+// again. A step that a person has rejected has no output.
+func TestForkApprovesTheEvent(t *testing.T) {
+	x := newFixture(t)
+	x.publish(fmt.Sprintf(`saga: told
+steps:
+  - {id: book, http: POST %[1]s/things, body: {}, in_doubt: retry, compensate: none, on_error: continue}
+  - {id: after, when: steps.book.output != null, set: 1}
+  - {id: tell, emit: com.shop.told, data: {team: "${saga.labels.team}"}}
+  - {id: nap, sleep: 1h}
+`, x.world.URL))
+	was := x.do("POST", "/v1/sagas", `{"definition": "told", "labels": {"team": "a"}}`).want(201).saga()
+	x.until(was.ID, is(saga.Waiting))
+	fork := x.do("POST", "/v1/sagas/"+was.ID+"/fork", `{"at": 1}`).want(201).saga()
+	x.until(fork.ID, func(v machine.View) bool { return len(v.Open) == 1 })
+	x.do("POST", "/v1/sagas/"+fork.ID+"/steps/book/reject", `{"comment": "no"}`).want(200)
+	e := waitsFor(x, fork.ID, "tell", "")
+	x.do("PATCH", "/v1/sagas/"+fork.ID, `{"labels": {"team": "b"}}`, header{"If-Match", "*"}).want(200)
+	approveShown(x, fork.ID, e)
+	again := waitsFor(x, fork.ID, "tell", e.ShownHash)
+	if !strings.Contains(string(again.Shown), `"team":"b"`) {
+		t.Errorf("%s, not asked again: %s", e.Shown, again.Shown)
+	}
+	approveShown(x, fork.ID, again)
+	x.until(fork.ID, func(v machine.View) bool { return v.Status == saga.Waiting && len(v.Open) == 0 })
+	var steps page[machine.StepView]
+	x.do("GET", "/v1/sagas/"+fork.ID+"/steps", "").want(200).into(&steps)
+	for _, s := range steps.Data {
+		if s.Path == "after" && s.Status != machine.StepSkipped {
+			t.Errorf("%+v", s)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -120,5 +121,17 @@ func TestUnusableDefinition(t *testing.T) {
 	}
 	if after := x.dump(); len(after) != len(before) || after["saga "+id] != before["saga "+id] {
 		t.Error("the saga was changed")
+	}
+}
+
+// Data cannot make a reference to a secret out of a key of its own: nothing is sent.
+func TestKeyDoesNotForgeReferences(t *testing.T) {
+	x := newFixture(t)
+	for place, of := range map[string]string{"header": "{header: X-Key, ", "body": "{body: request_id, ", "query": "{query: k, ", "default": "{"} {
+		x.publish(fmt.Sprintf("saga: forged\ninput: {ref: string}\nsteps:\n  - {id: a, http: POST %s/things, body: {}, in_doubt: retry, compensate: none, idempotency: %skey: \"${input.ref}\"}}\n", x.world.URL, of))
+		v := x.do("POST", "/v1/sagas", `{"definition": "forged", "input": {"ref": "${secrets.PAY}"}}`, header{"Prefer", "wait=20"}).want(201).saga()
+		if v.Reason == nil || v.Reason.Error != "bad_key" || len(x.world.Ledger()) != 0 {
+			t.Errorf("%s: %+v, %d requests", place, v.Reason, len(x.world.Ledger()))
+		}
 	}
 }

@@ -182,7 +182,9 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	if ev != evDone {
 		n.forward.class = journal.Refused
 	}
-	n.output = saga.Encode(given)
+	if !n.leaves() { // otherwise the step has failed, and has no output
+		n.output = saga.Encode(given)
+	}
 	m.advance(n, &n.forward, r)
 	return nil
 }
@@ -270,6 +272,9 @@ func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
 	kind, data, to, err := body.Announce(env)
 	if err != nil {
 		return m.refuse(n, asFailure(n.step.Kind, err))
+	}
+	if n.awaited != nil && n.awaited.Approval.ShownHash != m.eventApproval(n, kind, data, to).ShownHash {
+		return m.decideApproval(n) // what it reads has changed since a person approved another event
 	}
 	id := uuid.NewV5(m.id, "event:"+n.path)
 	e := cloudevent.Event{ID: id, Type: kind, Definition: m.started.Definition, Saga: m.id, At: m.at, Traceparent: m.trace.At(m.trace.Step(n.path, journal.Do)), Data: data}

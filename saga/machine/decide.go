@@ -609,7 +609,7 @@ func (m *Machine) effects() []compensation.Effect {
 	kept := m.nothingUndone()
 	for _, n := range m.touched {
 		class, ok := n.effect()
-		if !ok || n.in.final {
+		if !ok || n.in.final || n.own == nil && !m.forked.sent(n.step) {
 			continue
 		}
 		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}

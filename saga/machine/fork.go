@@ -38,15 +38,23 @@ func (f *forked) holds(step *saga.Step) bool {
 	return f != nil && f.effects == saga.HoldEffects && writes(step)
 }
 
-// writes reports whether the step sends a request that has an effect, or publishes an event.
+// writes reports whether the step sends a request that has an effect, or publishes an event. A read
+// with a compensation has an effect by its definition.
 func writes(step *saga.Step) bool {
 	switch body := step.Body.(type) {
 	case saga.Announce:
 		return true
 	case saga.Call:
-		return !body.ReadOnly()
+		return !body.ReadOnly() || step.Compensate != nil
 	}
 	return false
+}
+
+// sent reports whether the fork itself may have sent something for a step, which only then is the
+// fork's to undo. Unless everything is sent without asking, that excludes steps with a compensation
+// that only compute or wait.
+func (f *forked) sent(step *saga.Step) bool {
+	return f == nil || f.effects == saga.RealEffects || f.effects == saga.HoldEffects && writes(step)
 }
 
 // TurnedBack reports whether the saga is being undone, or was.

@@ -46,6 +46,7 @@ func (m *Machine) freshen(n *node, way journal.Way) (before []Decision, wait boo
 		case slices.Contains(m.forward.rereads, r):
 			wait = true
 		case r.forward.state != done: // it was skipped
+		case r.stubbed: // a fork has its answer from a person
 		case !m.at.Before(r.staleAt()):
 			return []Decision{Write{Record: staleRecord(r)}}, true
 		case first == nil || r.staleAt().Before(first.staleAt()):
@@ -251,7 +252,7 @@ func (m *Machine) restart(n *node, r journal.Record) {
 	}
 	s.state, s.since, s.sinceAt, s.wakeup, s.retryAt = ready, r.Seq, r.At, nil, time.Time{}
 	s.failure, s.class = nil, ""
-	n.output, n.passed, n.redo = nil, false, true
+	n.output, n.passed, n.redo, n.approval = nil, false, true, m.next(n.in, n.step).approval
 	n.runsHere()
 	delete(m.taken, n.path)
 	m.failedSteps = slices.DeleteFunc(m.failedSteps, func(o *node) bool { return o == n })

@@ -41,7 +41,10 @@ func (m *Machine) renderIn(env *env, n *node, generation int, way journal.Way) (
 			return nil, "", nil, err
 		}
 		if key = text; !visible(key) && !(env.Partial() && expr.HasPlaceholder(key)) {
-			return nil, "", nil, &saga.Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
+			return nil, "", nil, &saga.Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters without ${"}
+		}
+		if m.forked != nil { // under the original's key the service would answer with its effect
+			key = idempotency.Key(m.id, "key:"+key, way, generation)
 		}
 	}
 	if way == journal.Do {
@@ -112,14 +115,14 @@ func place(r *saga.Request, p idempotency.Placement, key string, plan bool) erro
 }
 
 // visible reports whether an author's key can be used everywhere: in a header, a URL, a body, and
-// every store.
+// every store. ${ from data could be read as a reference to a secret.
 func visible(key string) bool {
 	for _, c := range []byte(key) {
 		if c <= ' ' || c > '~' {
 			return false
 		}
 	}
-	return len(key) >= 1 && len(key) <= 255
+	return len(key) >= 1 && len(key) <= 255 && !strings.Contains(key, "${")
 }
 
 // withField adds a field at the front of a JSON object, leaving the rest of its bytes unchanged.

@@ -486,7 +486,7 @@ func (m *Machine) decideApproval(n *node) []Decision {
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
-		a := m.approvalOf(n, nil, nil, map[string]any{"type": kind, "data": saga.Visible(data), "to": to})
+		a := m.eventApproval(n, kind, data, to)
 		return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: saga.IntentData{Awaited: &saga.Awaited{Approval: a}}}}}
 	}
 	request, key, input, err := m.render(n, n.forward.generation, journal.Do)
@@ -500,6 +500,11 @@ func (m *Machine) decideApproval(n *node) []Decision {
 	a := m.approvalOf(n, input, request, nil)
 	d.Awaited = &saga.Awaited{Approval: a}
 	return []Decision{Write{Record: Draft{Kind: journal.Intent, Path: n.path, Way: journal.Do, Key: key, Data: d}}}
+}
+
+// eventApproval describes the approval that a step waits for before its event is published.
+func (m *Machine) eventApproval(n *node, kind string, data json.RawMessage, to []string) *saga.ApprovalData {
+	return m.approvalOf(n, nil, nil, map[string]any{"type": kind, "data": saga.Visible(data), "to": to})
 }
 
 // repeatable reports whether the call has ended and certainly has no effect: it failed, or it was
