@@ -121,6 +121,10 @@ type Endowing interface {
 	Endowment() *Budget
 }
 
+// Kin is the root by which a [Spawner] reads the id of its child saga and its place in this one. No
+// expression can contain this name.
+const Kin = "the child"
+
 // Spawner is implemented by calls that another saga performs: run, and its compensation. An attempt
 // is in flight until that saga reports its result.
 type Spawner interface {

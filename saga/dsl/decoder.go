@@ -303,5 +303,5 @@ func (d *Decoder) Tool(n *Node) (*saga.Step, *saga.Action) {
 
 // Reserved reports whether a name has a meaning in every template.
 func Reserved(name string) bool {
-	return contains([]string{"input", "steps", "vars", "secrets", "saga", "result", "key", "output", "error", "index", "history", "true", "false", "null"}, name)
+	return contains([]string{"input", "steps", "vars", "secrets", "saga", "result", "key", "output", "error", "index", "history", "true", "false", "null", "nil"}, name)
 }

@@ -74,7 +74,9 @@ func (p *parser) root(s *scope, name string) *expr.Type {
 			return p.output(s.step()).With(expr.KindNull, false)
 		}
 	case "event":
-		return eventType(len(s.event) == 1)
+		if s.event != nil { // otherwise it may be a loop's variable
+			return eventType(len(s.event) == 1)
+		}
 	case "error":
 		return reasonType.With(expr.KindNull, s.end && !s.undo)
 	}

@@ -145,6 +145,7 @@ var suites = map[string]kindtest.Suite{
 			`{foreach: []}`:            "missing_key",
 			`{foreach: [], steps: []}`: "wrong_type",
 			`{foreach: [], as: input, steps: [{id: a, inert: 1}]}`:                "bad_name",
+			`{foreach: [], as: nil, steps: [{id: a, inert: 1}]}`:                  "bad_name",
 			`{foreach: [], as: A-b, steps: [{id: a, inert: 1}]}`:                  "bad_name",
 			`{foreach: [], max_parallel: 0, steps: [{id: a, inert: 1}]}`:          "wrong_type",
 			`{foreach: [], max_items: 10001, steps: [{id: a, inert: 1}]}`:         "wrong_type",
@@ -208,7 +209,7 @@ func TestKinds(t *testing.T) {
 	env := expr.MapEnv{
 		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example", "fast": []any{"x", "y"},
 			"said": []any{map[string]any{"role": "user", "content": "hi"}}},
-		"saga": map[string]any{"id": "s-1"}, "child": map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
+		"saga": map[string]any{"id": "s-1"}, saga.Kin: map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
 	env[saga.ActionInput] = expr.Raw(`{"text": "x"}`)
 	all := kinds.All()

@@ -96,7 +96,7 @@ func (e *env) Root(name string) (any, bool) {
 			return expr.Placeholder("error"), true
 		}
 		return reasonRoot(e.err), e.hasOutput
-	case "child":
+	case saga.Kin:
 		return e.m.kin(e.n), true
 	case saga.ActionInput:
 		return raw(e.actionInput), e.actionInput != nil

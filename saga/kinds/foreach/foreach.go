@@ -63,7 +63,7 @@ func decode(d *dsl.Decoder) saga.Body {
 		as, ok := d.Str(n, "a name")
 		switch {
 		case !ok:
-		case !name.MatchString(as) || dsl.Reserved(as):
+		case !name.MatchString(as) || dsl.Reserved(as) && !d.Stored():
 			d.Fail(n, "bad_name", "a loop's variable is a small letter, then up to 62 small letters, digits or _, and no name that has a meaning already")
 		default:
 			b.loop.As = as

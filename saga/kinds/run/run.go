@@ -108,7 +108,7 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	return saga.Request{Child: c}, nil
 }
 
-// kin is the root `child` that the machine provides to kinds.
+// kin is the value of the root saga.Kin.
 type kin struct {
 	id, parent, path, starter string
 	depth                     int64
@@ -116,7 +116,7 @@ type kin struct {
 }
 
 func kinOf(env expr.Env) (kin, error) {
-	v, _ := env.Root("child")
+	v, _ := env.Root(saga.Kin)
 	fields, ok := v.(map[string]any)
 	if !ok {
 		return kin{}, &saga.Failure{Code: "no_child", Title: "this place cannot run a saga"}

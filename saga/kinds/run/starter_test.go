@@ -17,7 +17,7 @@ func TestStarter(t *testing.T) {
 		t.Fatal(errs)
 	}
 	for _, who := range []string{"ann", ""} {
-		env := expr.MapEnv{"child": map[string]any{"id": "i", "parent": "p", "path": "it", "depth": json.Number("1"), "starter": who}}
+		env := expr.MapEnv{saga.Kin: map[string]any{"id": "i", "parent": "p", "path": "it", "depth": json.Number("1"), "starter": who}}
 		r, err := step.Body.(saga.Call).Request(env)
 		if err != nil || r.Child.Starter != who {
 			t.Errorf("%q: %+v, %v", who, r.Child, err)
