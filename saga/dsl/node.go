@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +110,23 @@ func (n *Node) what() string {
 		return "the number " + clip(n.value, 40)
 	}
 	return "the text " + strconv.Quote(clip(n.value, 40))
+}
+
+// JSONType returns the name of the type of a JSON document, for a sentence that must not quote it.
+func JSONType(doc json.RawMessage) string {
+	switch string(doc[:min(1, len(doc))]) {
+	case "", "n":
+		return "null"
+	case "t", "f":
+		return "a bool"
+	case `"`:
+		return "text"
+	case "[":
+		return "a list"
+	case "{":
+		return "a map"
+	}
+	return "a number"
 }
 
 func clip(s string, most int) string {

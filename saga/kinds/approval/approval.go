@@ -199,8 +199,11 @@ func named(doc json.RawMessage) ([]string, error) {
 		return []string{one}, nil
 	}
 	var list []*string
-	if err := json.Unmarshal(doc, &list); err != nil || bytes.Equal(doc, null) {
-		return nil, fmt.Errorf("approvers is a list of names or roles, not %.60s", doc)
+	switch err, is := json.Unmarshal(doc, &list), dsl.JSONType(doc); {
+	case err != nil && is == "a list":
+		return nil, fmt.Errorf("approvers is a list of names or roles, and an item of this one is no text")
+	case err != nil || bytes.Equal(doc, null):
+		return nil, fmt.Errorf("approvers is a list of names or roles, not %s", is)
 	}
 	names := make([]string, len(list))
 	for i, name := range list {

@@ -56,10 +56,14 @@ func TestAwaitRefuses(t *testing.T) {
 	for input, want := range map[string]string{
 		`"ann"`: "", `["ann", "bob"]`: "", `[]`: "bad_approvers", `""`: "bad_approvers", `null`: "bad_approvers", `["ann", null]`: "bad_approvers", `["ann", ""]`: "bad_approvers",
 		`["ann", 3]`: "bad_approvers", `{"ann": 1}`: "bad_approvers", `[` + strings.Repeat(`"a",`, 100) + `"b"]`: "bad_approvers",
+		`{"canary": 1}`: "bad_approvers", `["canary", 3]`: "bad_approvers",
 	} {
 		_, err := await(t, `{approval: {title: T, approvers: "${input}"}}`, input)
 		if got := codeOf(err); got != want {
 			t.Errorf("approvers %s: %q, want %q", input, got, want)
+		}
+		if f, ok := errors.AsType[*saga.Failure](err); ok && strings.Contains(f.Title+f.Detail, "canary") {
+			t.Errorf("approvers %s: the failure quotes the value: %+v", input, f)
 		}
 	}
 	_, err := await(t, `{approval: {title: T, show: "${input}"}}`, `"`+strings.Repeat("x", approval.MaxShown)+`"`)

@@ -106,20 +106,13 @@ func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 		return saga.Entered{Items: []json.RawMessage{item}, Vague: "for each of " + text}, err
 	}
 	if len(list) == 0 || list[0] != '[' || json.Unmarshal(list, &e.Items) != nil {
-		return saga.Entered{}, &saga.Failure{Code: "not_a_list", Title: "`foreach` needs a list", Detail: "its value is " + clip(string(list))}
+		return saga.Entered{}, &saga.Failure{Code: "not_a_list", Title: "`foreach` needs a list", Detail: "its value is " + dsl.JSONType(list)}
 	}
 	if n := int64(len(e.Items)); n > b.maxItems {
 		return saga.Entered{}, &saga.Failure{Code: "too_many_items", Title: fmt.Sprintf("the list has %d items, `max_items` allows %d", n, b.maxItems),
 			Detail: fmt.Sprintf("take fewer of them, or set max_items, to %d at most", MaxItems)}
 	}
 	return e, nil
-}
-
-func clip(text string) string {
-	if len(text) > 60 {
-		return text[:60] + "…"
-	}
-	return text
 }
 
 // Layout implements saga.Block.

@@ -2,6 +2,7 @@ package foreach_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"recourse/saga"
@@ -17,11 +18,14 @@ func TestEnter(t *testing.T) {
 	}
 	for doc, want := range map[string]string{
 		`[]`: "", `[1,{"a":9007199254740993},"x"]`: "", `[1,2,3,4]`: "too_many_items", `{"a":1}`: "not_a_list", `null`: "not_a_list", `"[1]"`: "not_a_list",
+		`"canary"`: "not_a_list", `{"canary":1}`: "not_a_list",
 	} {
 		e, err := step.Body.(saga.Block).Enter(expr.MapEnv{"input": map[string]any{"v": expr.Raw(doc)}})
 		got := ""
 		if f, ok := errors.AsType[*saga.Failure](err); ok {
-			got = f.Code
+			if got = f.Code; strings.Contains(f.Title+f.Detail, "canary") {
+				t.Errorf("%s: the failure quotes the value: %+v", doc, f)
+			}
 		} else if err != nil {
 			t.Fatal(err)
 		}
