@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -55,13 +56,23 @@ func (p *parser) body(n *Node, s *scope, what string, kinds, extra []string) *sa
 	}
 	if v := has("idempotency"); v != nil {
 		step.Idempotency, step.Key = p.idempotency(v, s)
-		if c, ok := step.Body.(KeyCarrier); ok {
-			if err := c.CarriesKey(string(step.Idempotency.In), step.Idempotency.Name); err != nil {
-				p.fail(v, "key_place", err.Error())
-			}
-		}
+	}
+	if contains(extra, "idempotency") {
+		p.keyPlace(n, step)
 	}
 	return step
+}
+
+// keyPlace checks that the request can carry the key, unless an action alone decides about both.
+func (p *parser) keyPlace(n *Node, step *saga.Step) {
+	v := n.Get("idempotency")
+	c, ok := step.Body.(KeyCarrier)
+	if !ok || v == nil && step.Use != nil || p.options.Stored {
+		return
+	}
+	if err := c.CarriesKey(string(step.Idempotency.In), step.Idempotency.Name); err != nil {
+		p.fail(cmp.Or(v, n.Get(step.Kind)), "key_place", err.Error())
+	}
 }
 
 // timeout returns the default timeout of an attempt.

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"recourse/idempotency"
@@ -52,7 +53,7 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 		return place, nil
 	}
 	key := p.text(v, 0, s, Plain, wantText)
-	if key.IsConst() {
+	if p.constantKey(key) {
 		example := "${saga.id} or ${input.…}"
 		if p.action != nil {
 			example = "${input.…}"
@@ -60,6 +61,13 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 		p.fail(v, "constant_key", "a remote service refuses the same key from every saga but the first: use "+example+" in it")
 	}
 	return place, key
+}
+
+// constantKey reports whether a key is the same for all sagas. Vars are, but a document that was
+// published before may have a key of only these.
+func (p *parser) constantKey(key *expr.Template) bool {
+	varies := func(r expr.Ref) bool { return r.Root != "vars" }
+	return key.IsConst() || !p.options.Stored && !slices.ContainsFunc(key.Refs(), varies)
 }
 
 // inDoubt reads retry, ask, fail, or {verify, otherwise}.

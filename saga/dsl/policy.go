@@ -171,6 +171,9 @@ func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	if v := n.Get("status"); v != nil {
 		e.Status = p.statuses(v)
 	}
+	if v := n.Get("refused"); v != nil { // evaluated before the schema, which does not type it
+		e.Refused = p.condition(v, s, OnResult)
+	}
 	if v := n.Get("schema"); v != nil {
 		if schema := p.answerSchema(v); schema != nil {
 			e.Schema, s.result = schema, schema.answer()
@@ -178,9 +181,6 @@ func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	}
 	if v := n.Get("that"); v != nil {
 		e.That = p.condition(v, s, OnResult)
-	}
-	if v := n.Get("refused"); v != nil {
-		e.Refused = p.condition(v, s, OnResult)
 	}
 	if v := n.Get("error"); v != nil {
 		if word, ok := p.str(v, "an error code"); ok && !stepName.MatchString(word) {

@@ -111,7 +111,11 @@ func (p *parser) id(n *Node) string {
 func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	kind := p.kinds[step.Kind]
 	if v := n.Get("output"); v != nil && !kind.has("output") {
-		step.Output = p.template(v, s, OnResult)
+		// Published documents may have an output at other steps, where nothing evaluates it.
+		output := p.template(v, s, OnResult)
+		if _, ok := step.Body.(saga.Call); ok {
+			step.Output = output
+		}
 	}
 	p.onError(n, s, step)
 	if v := n.Get("retry"); v != nil {
@@ -141,10 +145,19 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if asking, ok := step.Body.(Asking); ok {
 		asking.Asks(step)
 	} else if _, ok := step.Body.(saga.Call); !ok && step.Body != nil {
-		for _, e := range n.Entries {
-			if contains(callKeys, e.Name()) && !kind.has(e.Name()) {
-				p.fail(e.Key, "not_for_kind", fmt.Sprintf("%s has no meaning for %s, which sends no request: remove it", e.Name(), step.Kind))
-			}
+		p.notSent(n, kind)
+	}
+}
+
+// notSent reports the keys that have no meaning for a kind that sends no request.
+func (p *parser) notSent(n *Node, kind Kind) {
+	for _, e := range n.Entries {
+		switch name := e.Name(); {
+		case kind.has(name):
+		case contains(callKeys, name):
+			p.fail(e.Key, "not_for_kind", fmt.Sprintf("%s has no meaning for %s, which sends no request: remove it", name, kind.Name))
+		case name == "output" && !p.options.Stored:
+			p.fail(e.Key, "not_for_kind", fmt.Sprintf("output has no meaning for %s, which gets no response: remove it, and take what you need of the step's output in a set step after it", kind.Name))
 		}
 	}
 }

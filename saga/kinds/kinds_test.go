@@ -23,11 +23,11 @@ import (
 var suites = map[string]kindtest.Suite{
 	"set": {
 		Good: []string{`{set: {a: "${input.n}", b: [1.50, on]}}`, `{set: "${input}"}`, "{set: }"},
-		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form", `{set: 1, when: "random(2) == 1"}`: "not_journaled"},
+		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form", `{set: 1, when: "random(2) == 1"}`: "not_journaled", `{set: 1, output: "${input.n}"}`: "not_for_kind"},
 	},
 	"fail": {
 		Good: []string{`{fail: "no ${input.s}"}`, "{fail: 3}"},
-		Bad:  map[string]string{`{fail: "${now()}"}`: "not_journaled", "{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
+		Bad:  map[string]string{`{fail: "${now()}"}`: "not_journaled", "{fail: [a]}": "wrong_type", "{fail: }": "wrong_type", "{fail: a, output: 1}": "not_for_kind"},
 	},
 	"emit": {
 		Good: []string{
@@ -36,7 +36,7 @@ var suites = map[string]kindtest.Suite{
 		Bad: map[string]string{
 			`{emit: "a b"}`: "bad_event", `{emit: ""}`: "bad_event", `{emit: [a]}`: "wrong_type", `{emit: a, to: []}`: "wrong_type", `{emit: a, to: {a: 1}}`: "wrong_type",
 			`{emit: a, to: [x, x]}`: "duplicate_name", `{emit: a, to: "${input.s}"}`: "bad_name", `{emit: a, data: "${secrets.KEY}"}`: "secret_not_allowed",
-			`{emit: a, retry: 3}`: "not_for_kind", `{emit: a, timeout: 3s}`: "not_for_kind",
+			`{emit: a, retry: 3}`: "not_for_kind", `{emit: a, timeout: 3s}`: "not_for_kind", `{emit: a, output: 1}`: "not_for_kind",
 		},
 	},
 	"llm": {
@@ -80,7 +80,7 @@ var suites = map[string]kindtest.Suite{
 	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},
-		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", `{sleep: "${now()}"}`: "not_journaled", "{sleep: [1s]}": "wrong_type"},
+		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", `{sleep: "${now()}"}`: "not_journaled", "{sleep: [1s]}": "wrong_type", "{sleep: 1s, output: 1}": "not_for_kind"},
 	},
 	"approval": {
 		Good: []string{
@@ -121,16 +121,17 @@ var suites = map[string]kindtest.Suite{
 	"switch": {
 		Good: []string{"{switch: [{when: input.n > 3, steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}", "{switch: [{when: input.n > 1, steps: [{id: a, inert: 1}]}]}"},
 		Bad: map[string]string{"{switch: []}": "wrong_type", "{switch: [{steps: []}]}": "wrong_type", "{switch: [{when: input.n > 1}]}": "missing_key",
-			"{switch: [{steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}": "missing_key"},
+			"{switch: [{steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}": "missing_key", "{switch: [{steps: [{id: a, inert: 1}]}], output: 1}": "not_for_kind"},
 	},
 	"parallel": {
 		Good: []string{"{parallel: [{id: a, inert: 1}]}", "{parallel: [{id: a, inert: 1}, {id: b, parallel: [{id: c, inert: 1}]}], on_error: continue, when: input.n > 1}"},
 		Bad: map[string]string{
-			"{parallel: []}":                               "wrong_type",
-			"{parallel: {id: a}}":                          "wrong_type",
-			"{parallel: [{id: a, inert: 1}], body: 1}":     "unknown_key",
-			"{parallel: [{id: a, inert: 1}], retry: 2}":    "not_for_kind",
-			"{parallel: [{id: a, inert: 1, pivot: true}]}": "bad_pivot",
+			"{parallel: []}":                                                                "wrong_type",
+			"{parallel: {id: a}}":                                                           "wrong_type",
+			"{parallel: [{id: a, inert: 1}], body: 1}":                                      "unknown_key",
+			"{parallel: [{id: a, inert: 1}], retry: 2}":                                     "not_for_kind",
+			"{parallel: [{id: a, inert: 1}], output: 1}":                                    "not_for_kind",
+			"{parallel: [{id: a, inert: 1, pivot: true}]}":                                  "bad_pivot",
 			"{parallel: [{id: a, inert: 1}, {id: b, inert: 1, when: steps.a.output == 1}]}": "unknown_step",
 		},
 	},
@@ -199,9 +200,30 @@ var suites = map[string]kindtest.Suite{
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
 			`{http: "GET https://a.example/", query: {s: "${input.s}", k: "${secrets.KEY}"}, headers: {X-A: "v ${secrets.KEY}"}}`,
+			`{http: "POST https://a.example/", body: "a=${input.s}", headers: {content-type: application/x-www-form-urlencoded; charset=utf-8, X-Key: a}, query: {k: 1}, idempotency: {key: "${input.s}"}}`,
+			`{http: "POST https://a.example/", body: {a: 1}, headers: {Content-Type: application/problem+json}, auth: x, idempotency: {body: k}}`,
+			`{http: "POST https://a.example/", body: "${input.s}", headers: {Content-Type: "${input.s}/x"}, query: {k: 1}, idempotency: {query: K}}`,
+			`{http: "POST https://a.example/", body: "${input.s}", headers: {Content-Type: text/plain, Idempotency-Key: mine}, idempotency: none}`,
+			`{http: "POST https://a.example/", body: "${secrets.KEY}", headers: {Content-Type: text/plain}}`,
+			`{http: "POST https://a.example/", in_doubt: {verify: {http: "GET https://a.example/", headers: {Idempotency-Key: "${key}"}, found: result.status == 200}}}`,
 			`{http: "HEAD https://a.example/"}`, `{http: "PUT ${vars.a}/x"}`, `{http: "PATCH ${vars.a}"}`, `{http: "DELETE ${vars.a}:80/x"}`,
 		},
-		Bad: map[string]string{`{http: "GET ${input.s}"}`: "host_not_fixed", `{http: GET}`: "bad_request"},
+		Bad: map[string]string{
+			`{http: "GET ${input.s}"}`: "host_not_fixed", `{http: GET}`: "bad_request",
+			`{http: "POST ${vars.a}", headers: {idempotency-key: "${input.s}"}}`:                                                         "key_place",
+			`{http: "POST ${vars.a}", auth: {header: Idempotency-Key, value: x}}`:                                                        "key_place",
+			`{http: "POST ${vars.a}", auth: x, idempotency: {header: authorization}}`:                                                    "key_place",
+			`{http: "POST ${vars.a}", body: {k: 1}, idempotency: {body: k}}`:                                                             "key_place",
+			`{http: "POST ${vars.a}", query: {k: 1}, idempotency: {query: k}}`:                                                           "key_place",
+			`{http: "POST ${vars.a}/x?a=${input.s}&k=1", idempotency: {query: k}}`:                                                       "key_place",
+			`{http: "POST ${vars.a}", compensate: {http: "DELETE ${vars.a}", headers: {Idempotency-Key: "${key}"}}}`:                     "key_place",
+			`{http: "POST ${vars.a}", headers: {Content-Type: application/x-www-form-urlencoded}, body: {a: 1}, idempotency: {body: k}}`: "key_place",
+			`{http: "POST ${vars.a}", headers: {Content-Type: text/plain}, body: "${input.s}", idempotency: {body: k}}`:                  "key_place",
+			`{http: "POST ${vars.a}", headers: {Content-Type: text/plain}, body: {a: 1}}`:                                                "wrong_type",
+			`{http: "POST ${vars.a}", headers: {content-type: text/plain}, body: 3}`:                                                     "wrong_type",
+			`{http: "POST ${vars.a}", headers: {Content-Type: application/x-www-form-urlencoded}, body: [1]}`:                            "wrong_type",
+			`{http: "GET ${vars.a}", query: {q: [1, [2]]}}`:                                                                              "wrong_type",
+		},
 	},
 }
 

@@ -93,9 +93,6 @@ func decode(d *dsl.Decoder) saga.Body {
 	if n := d.Get("on_timeout"); n != nil {
 		b.onTimeout(d, n)
 	}
-	if n := d.Get("output"); n != nil {
-		d.Fail(n, "not_for_kind", "output has no meaning for approval, which gives {decision, by, at, comment, data}: take what you need of it in a set step")
-	}
 	return b
 }
 

@@ -2,7 +2,9 @@ package http
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -42,6 +44,12 @@ func places(parts []expr.Part) []place {
 		}
 	}
 	return out
+}
+
+// names returns the parameters of a query, as far as it can be read.
+func names(query string) []string {
+	values, _ := url.ParseQuery(query)
+	return slices.Sorted(maps.Keys(values))
 }
 
 // address renders the URL and appends the query.

@@ -54,11 +54,14 @@ type Body struct {
 	places  []place     // of each part of the URL
 	fixed   []expr.Part // the parts of the URL before data; nil: there is no data in it
 	origin  string      // scheme, host and port as written, for messages
+	inURL   []string    // the parameters in the URL as written
 	query   []pair
 	headers []pair
 	auth    *credential
+	media   string         // the type of the body; "" if it is not constant
 	body    *expr.Template // nil: none
 	object  bool           // the body is, or may be, an object
+	fields  []string       // of a body that is written as a map
 
 	checked atomic.Pointer[string] // a URL that passed the check
 }
@@ -101,8 +104,31 @@ func (b *Body) CarriesKey(in, name string) error {
 		if b.body == nil || !b.object {
 			return errors.New("the key goes into a field of the body, so the step needs a body that is a map")
 		}
+		if b.media != "" && !httptext.IsJSON(b.media) {
+			return fmt.Errorf("the key goes into a field of JSON, not into a body of the type %s: send it in a header, or write ${key} into the body and idempotency: none", b.media)
+		}
+	}
+	if key := b.sets(idempotency.In(in), name); key != "" {
+		return fmt.Errorf("%s has %q already, where the idempotency key goes: choose another name for it, or write a key of your own as idempotency: {key: …} instead", key, name)
 	}
 	return nil
+}
+
+// sets returns the key of the step that sets a header, parameter or field; "" if none does.
+func (b *Body) sets(in idempotency.In, name string) string {
+	switch {
+	case in == idempotency.Header && slices.ContainsFunc(b.headers, func(h pair) bool { return strings.EqualFold(h.name, name) }):
+		return "headers"
+	case in == idempotency.Header && b.auth != nil && strings.EqualFold(b.auth.name, name):
+		return "auth"
+	case in == idempotency.Query && slices.ContainsFunc(b.query, func(q pair) bool { return q.name == name }):
+		return "query"
+	case in == idempotency.Query && slices.Contains(b.inURL, name):
+		return "the URL"
+	case in == idempotency.Body && slices.Contains(b.fields, name):
+		return "body"
+	}
+	return ""
 }
 
 func decode(d *dsl.Decoder) saga.Body {
@@ -116,15 +142,39 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	b.headers = pairs(d, "headers")
 	b.checkHeaders(d)
+	b.media = b.constantType()
 	if n := d.Get("auth"); n != nil {
 		b.auth = auth(d, n)
 		b.checkAuth(d, n)
 	}
 	if n := d.Get("body"); n != nil && !n.IsNull() {
-		b.body = d.Template(n, dsl.Sealed)
-		b.object = n.Form == dsl.Map || n.IsText() && !b.body.IsConst()
+		b.decodeBody(d, n)
 	}
 	return b
+}
+
+// decodeBody compiles the body. If it is not JSON, its type limits what it can be made from.
+func (b *Body) decodeBody(d *dsl.Decoder, n *dsl.Node) {
+	switch b.object = n.Form == dsl.Map; {
+	case b.media == "" || httptext.IsJSON(b.media):
+		b.body = d.Template(n, dsl.Sealed)
+	case b.media == formType:
+		b.body = b.textOr(d, n, expr.KindObject, "a map, or text")
+	default:
+		b.body = b.textOr(d, n, 0, "text")
+	}
+	b.object = b.object || n.IsText() && !b.body.IsConst()
+	for _, e := range n.Entries {
+		b.fields = append(b.fields, e.Name())
+	}
+}
+
+// textOr compiles a body that must be text, or an object if other has that kind.
+func (b *Body) textOr(d *dsl.Decoder, n *dsl.Node, other expr.Kinds, want string) *expr.Template {
+	if !n.IsText() && !(b.object && other != 0) && !d.Stored() {
+		d.Expect(n, want+" as a body of the type "+b.media+", or another Content-Type")
+	}
+	return d.Typed(n, dsl.Sealed, expr.KindString|other, "a body of the type "+b.media+" is "+want)
 }
 
 func pairs(d *dsl.Decoder, key string) []pair {
@@ -143,7 +193,9 @@ func pairs(d *dsl.Decoder, key string) []pair {
 		case e.Value.Form == dsl.Map, e.Value.Form == dsl.List && key == "headers":
 			d.Expect(e.Value, "text, a number or true/false")
 			continue
-		case e.Value.Form == dsl.List || e.Value.IsNull():
+		case e.Value.Form == dsl.List:
+			p.value = items(d, e.Value)
+		case e.Value.IsNull():
 			p.value = d.Template(e.Value, dsl.InRequest)
 		case key == "query":
 			p.value = d.Scalar(e.Value, dsl.Sealed, expr.KindAny&^expr.KindObject, "a parameter is a string, a number, a bool, a list of these or null")
@@ -155,6 +207,33 @@ func pairs(d *dsl.Decoder, key string) []pair {
 		out = append(out, p)
 	}
 	return out
+}
+
+// items compiles the items of a parameter that is written as a list.
+func items(d *dsl.Decoder, n *dsl.Node) *expr.Template {
+	const rule = "an item of a parameter is a string, a number, a bool or null"
+	parts := make([]*expr.Template, len(n.Items))
+	for i, item := range n.Items {
+		if parts[i] = d.Typed(item, dsl.InRequest, expr.KindScalar|expr.KindNull, rule); item.Form != dsl.Scalar && !d.Stored() {
+			d.Fail(item, "wrong_type", rule)
+		}
+	}
+	return expr.List(parts)
+}
+
+// constantType returns the media type of the body; "" if it is not constant.
+func (b *Body) constantType() string {
+	for _, h := range b.headers {
+		if !strings.EqualFold(h.name, "Content-Type") || h.value == nil {
+			continue
+		}
+		if !h.value.IsConst() {
+			return ""
+		}
+		text, _ := h.value.Text(expr.MapEnv{})
+		return httptext.MediaType(text)
+	}
+	return httptext.JSON
 }
 
 func hasSecret(t *expr.Template) bool {

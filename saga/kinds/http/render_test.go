@@ -113,10 +113,10 @@ func TestUnsendable(t *testing.T) {
 		{"a header with NUL", post + "\n    headers: {x: \"${input}\"}", `"hidden\u0000"`},
 		{"auth with a line break", post + "\n    auth: ${input}", `"hidden\nX: 1"`},
 		{"an object in the query", post + "\n    query: {a: \"${input}\"}", `{"a": "hidden"}`},
-		{"a list as a form", post + "\n    headers: {Content-Type: application/x-www-form-urlencoded}\n    body: [a]", `1`},
+		{"a list as a form", post + "\n    headers: {Content-Type: application/x-www-form-urlencoded}\n    body: ${input}", `["hidden"]`},
 		{"a user with a colon", post + "\n    auth: {basic: {user: \"${input}\"}}", `"hidden:x"`},
 		{"a user with a line break", post + "\n    auth: {basic: {user: \"${input}\"}}", `"hidden\nx"`},
-		{"a list as text", post + "\n    headers: {Content-Type: text/plain}\n    body: [a]", `1`},
+		{"a list as text", post + "\n    headers: {Content-Type: text/plain}\n    body: ${input}", `["hidden"]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -70,7 +70,9 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	case strings.HasSuffix(authority, "://"):
 		d.FailInside(n, base, "url_host", "the URL has no host")
 	}
-	if hasDots(written(parts)) {
+	path, query := written(parts)
+	b.inURL = names(query)
+	if hasDots(path) {
 		d.FailInside(n, base, "bad_url", "a URL to send has no . or .. in its path: write the path that is meant")
 	}
 	for _, p := range parts {
@@ -86,16 +88,16 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	}
 }
 
-// written returns the path of a URL with a sample text for each expression.
-func written(parts []expr.Part) string {
+// written returns the path and the query of a URL with a sample text for each expression.
+func written(parts []expr.Part) (path, query string) {
 	var b strings.Builder
 	for _, p := range parts {
 		if b.WriteString(p.Text); p.Program != nil {
 			b.WriteString("x")
 		}
 	}
-	path, _, _ := strings.Cut(b.String(), "?")
-	return path
+	path, query, _ = strings.Cut(b.String(), "?")
+	return path, query
 }
 
 // fixed returns the parts before the first that reads data; nil if none does.

@@ -133,8 +133,8 @@ func decode(d *dsl.Decoder, t *Tariff) saga.Body {
 		d.Fail(turns, "missing_key", "max_turns limits the turns of a model with tools: add tools, or remove it")
 	}
 	d.Gives(expr.Fields(fields, unknown))
-	b.maxTokens = number(d, own.Get("max_tokens"), func(v any) error { _, err := tokens(v); return err })
-	b.temperature = number(d, own.Get("temperature"), func(v any) error { _, err := temperature(v); return err })
+	b.maxTokens = number(d, own.Get("max_tokens"), expr.KindInteger, func(v any) error { _, err := tokens(v); return err })
+	b.temperature = number(d, own.Get("temperature"), expr.KindNumber, func(v any) error { _, err := temperature(v); return err })
 	if tools != nil {
 		return decodeTools(d, b, tools, turns)
 	}
@@ -150,10 +150,13 @@ func (b *Body) decodeModel(d *dsl.Decoder, n *dsl.Node) {
 	parts := make([]*expr.Template, len(items))
 	var known []any
 	for i, item := range items {
-		if parts[i] = d.Template(item, dsl.InRequest); !parts[i].IsConst() {
+		if parts[i] = d.Typed(item, dsl.InRequest, expr.KindString|expr.KindList, "a model is a name, or a list of names"); !parts[i].IsConst() {
 			continue
 		}
 		v, _ := parts[i].Value(expr.MapEnv{})
+		if v == "" && item.Text() != "" {
+			continue // the errors of its expressions are reported already
+		}
 		names, err := models(v)
 		if err != nil {
 			d.Fail(item, "bad_model", "%s", err)
@@ -199,13 +202,14 @@ func (b *Body) decodeQuestion(d *dsl.Decoder, own *dsl.Node) {
 	}
 }
 
-// number compiles a number or an expression whose result is a number.
-func number(d *dsl.Decoder, n *dsl.Node, check func(any) error) *expr.Template {
+// number compiles a number or an expression whose result is a number. check has the rule as its
+// error.
+func number(d *dsl.Decoder, n *dsl.Node, kinds expr.Kinds, check func(any) error) *expr.Template {
 	if n == nil {
 		return nil
 	}
-	t := d.Template(n, dsl.InRequest)
-	if t.IsConst() {
+	t := d.Typed(n, dsl.InRequest, kinds, check(nil).Error())
+	if t.IsConst() && !n.IsText() {
 		v, _ := t.Value(expr.MapEnv{})
 		if err := check(v); err != nil {
 			d.Fail(n, "wrong_type", "%s", err)

@@ -37,9 +37,6 @@ var (
 
 func decode(d *dsl.Decoder) saga.Body {
 	own := d.Own()
-	if n := d.Get("output"); n != nil {
-		d.Fail(n, "not_for_kind", "output has no meaning for signal, which gives the signal's payload: take what you need of it in a set step")
-	}
 	name, ok := d.Str(own, "the signal's name")
 	if !ok {
 		return nil
