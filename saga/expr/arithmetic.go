@@ -163,6 +163,12 @@ func quantize(x json.Number, places int32, how apd.Rounder) (json.Number, error)
 	if topExponent(d)+int64(places)+1 > MaxDigits {
 		return "", errTooLarge()
 	}
+	// If a value is below a tenth of the unit, apd returns zero without asking the rounder. A tenth
+	// of the unit is rounded as that value must be.
+	if unit := -places; !d.IsZero() && topExponent(d) < int64(unit)-1 {
+		d.Coeff.SetInt64(1)
+		d.Exponent = unit - 1
+	}
 	ctx := apd.BaseContext.WithPrecision(2 * MaxDigits)
 	ctx.Rounding = how
 	if _, err := ctx.Quantize(d, d, -places); err != nil {

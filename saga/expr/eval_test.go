@@ -253,6 +253,7 @@ func TestEvalErrorsSayWhatToDo(t *testing.T) {
 func TestErrorsHoldNoData(t *testing.T) {
 	env := MapEnv{"input": map[string]any{"canary": "CANARY-7", "list": []any{"CANARY-7"}}}
 	for _, src := range []string{
+		`input[input.canary]`,
 		`input.canary + 1`, `input.canary.x`, `input.canary < 1`, `number(input.canary)`, `int(input.canary)`,
 		`parse_json(input.canary)`, `unbase64(input.canary)`, `bool(input.canary)`, `sort([1, input.canary])`,
 		`"x" matches ("(" + input.canary)`, `join([input.list], "")`, `input.canary ? 1 : 2`, `sum(input.list)`,

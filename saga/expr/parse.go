@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -94,11 +95,16 @@ func (p *parsed) syntaxError(err error) *Error {
 	if !errors.As(err, &fe) {
 		return &Error{Code: CodeSyntax, Detail: "the expression cannot be read"}
 	}
-	return &Error{Offset: p.offset(fe.From), Code: CodeSyntax, Detail: reword(fe.Message, p.text(fe.Location), p.src)}
+	at := p.offset(fe.From)
+	return &Error{Offset: at, Code: CodeSyntax, Detail: reword(fe.Message, p.text(fe.Location), p.src, at)}
 }
 
-// reword returns our text for the parser's error at a token.
-func reword(message, token, src string) string {
+// braceAndKey is the start of an object that is an argument. If the parser does not expect the
+// colon after it, it has read the brace as one around the expression of map() and the like.
+var braceAndKey = regexp.MustCompile(`[,(]\s*\{\s*(\w+|"[^"]*"|'[^']*')\s*$`)
+
+// reword returns our text for the parser's error at a token, whose offset is at.
+func reword(message, token, src string, at int) string {
 	switch {
 	case strings.HasPrefix(strings.TrimSpace(src), "${"):
 		return "a bare expression stands here: write it without ${ and }"
@@ -114,6 +120,8 @@ func reword(message, token, src string) string {
 		return "this function takes a list and a condition over its elements, as in filter(list, # > 1)"
 	case message == "literal not terminated":
 		return "the string has no closing quote"
+	case token == ":" && braceAndKey.MatchString(src[:at]):
+		return "one pair of braces may enclose the expression over elements; for an object write two, as in map(list, {{sku: .sku}})"
 	case strings.HasPrefix(message, "unexpected token"):
 		return fmt.Sprintf("%q is not expected here", clip(token))
 	}

@@ -123,7 +123,7 @@ func (n *memberNode) path(s *state) (any, stop, error) {
 	case n.optional:
 		return nil, cut, nil
 	}
-	err = s.missingError(obj, key, n)
+	err = s.missingError(obj, n)
 	if e, ok := errors.AsType[*EvalError](err); !ok || e.Code != CodeMissingField {
 		return nil, none, err
 	}
@@ -234,7 +234,7 @@ func smallInt(v any, what string) (int, error) {
 }
 
 // missingError says what is missing, and what exists.
-func (s *state) missingError(obj, key any, n *memberNode) error {
+func (s *state) missingError(obj any, n *memberNode) error {
 	obj, err := s.open(obj)
 	if err != nil {
 		return err
@@ -245,19 +245,23 @@ func (s *state) missingError(obj, key any, n *memberNode) error {
 	case []any:
 		return fail(CodeMissingField, "%s: the index is outside the list of %d; use ?? for a default", n.describe(), len(o))
 	case Object:
-		return missingName(n.describe(), key, o.Names())
+		return missingName(n, o.Names())
 	case map[string]any:
-		return missingName(n.describe(), key, sortedKeys(o))
+		return missingName(n, sortedKeys(o))
 	}
 	return fail(CodeMissingField, "%s: no such field", n.describe())
 }
 
-func missingName(where string, key any, names []string) error {
-	name, _ := key.(string)
+func missingName(n *memberNode, names []string) error {
 	var b strings.Builder
-	b.WriteString(where + ": no field " + strconv.Quote(clip(name)))
-	if near := nearest(name, names); near != "" {
-		b.WriteString("; did you mean " + strconv.Quote(clip(near)) + "?")
+	b.WriteString(n.describe() + ": no ")
+	if n.index == nil {
+		b.WriteString("field " + strconv.Quote(clip(n.name)))
+		if near := nearest(n.name, names); near != "" {
+			b.WriteString("; did you mean " + strconv.Quote(clip(near)) + "?")
+		}
+	} else { // the key is data, and a similar name would show most of it
+		b.WriteString("such field")
 	}
 	b.WriteString(" (" + listNames(names) + "; use ?. or ?? if it may be absent)")
 	return &EvalError{Code: CodeMissingField, Detail: b.String()}

@@ -66,6 +66,26 @@ func TestQuotientIsCloseOrExact(t *testing.T) {
 	})
 }
 
+func TestIntegersAround(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := literals().Draw(t, "x")
+		x, one := rat(t, text), big.NewRat(1, 1)
+		for name, from := range map[string]*big.Rat{"floor": x, "ceil": new(big.Rat).Neg(x)} { // -ceil(x) is floor(-x)
+			v, err := functions[name].call(&call{state: newState(nil), name: name, args: []any{json.Number(text)}})
+			if err != nil {
+				t.Fatalf("%s(%s): %v", name, text, err)
+			}
+			got := rat(t, string(v.(json.Number)))
+			if name == "ceil" {
+				got.Neg(got)
+			}
+			if rest := new(big.Rat).Sub(from, got); !got.IsInt() || rest.Sign() < 0 || rest.Cmp(one) >= 0 {
+				t.Fatalf("%s(%s) = %s", name, text, v)
+			}
+		}
+	})
+}
+
 func TestComparisonIsByValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := literals().Draw(t, "a"), literals().Draw(t, "b")
