@@ -65,6 +65,11 @@ func TestBombs(t *testing.T) {
 		{"expressions on one line", head + "[" + strings.Repeat(`"${steps.nosuch.output}",`, 80_000) + "]", "unknown_step"},
 		{"expressions in one text", "saga: x\nsteps:\n" + many(9_000, "  - {id: s%d, set: 1}\n") + "  - id: s\n    set: \"" + many(80_000, "${steps.q%d}") + "\"\n", "unknown_step"},
 		{"long expression", head + "${" + strings.Repeat("1+", 1_000_000) + "1}", "too_long"},
+		{"pattern in a condition", "saga: x\ninput: {n: integer}\nsteps:\n  - id: s\n    when: 'count(1..390, \"" + strings.Repeat("a", 1000) + "\" matches \"(?:a?){990}b\") > input.n'\n    set: ${steps.nosuch.output}\n", "unknown_step"},
+		{"patterns in conditions", "saga: x\ninput: {n: integer}\nsteps:\n" + many(1_000, "  - {id: s%d, set: 1, when: 'count(1..390, \""+strings.Repeat("a", 1000)+"\" matches \"(?:a?){990}b\") > input.n'}\n") + "  - {id: s, set: \"${steps.nosuch.output}\"}\n", "unknown_step"},
+		{"big patterns", "saga: x\ninput: {n: string}\nsteps:\n" + many(200, "  - {id: s%d, set: 1, when: 'input.n matches \"(?:"+strings.Repeat("a", 500)+"){1000}\"'}\n"), "bad_pattern"},
+		{"long condition", "saga: x\ninput: {n: integer}\nsteps:\n  - id: s\n    when: '" + strings.Repeat("count(1..950, # > 0) > input.n && ", 55) + "true'\n    set: ${steps.nosuch.output}\n", "unknown_step"},
+		{"long conditions", "saga: x\ninput: {n: integer}\nsteps:\n" + many(200, "  - {id: s%d, set: 1, when: '"+strings.Repeat("count(1..950, # > 0) > input.n && ", 55)+"true'}\n") + "  - {id: s, set: \"${steps.nosuch.output}\"}\n", "unknown_step"},
 		{"big exponent", "saga: x\ninput_schema: {maximum: 1e999999999}\nsteps: [{id: a, set: 1}]\n", "bad_schema"},
 		{"big pattern", "saga: x\ninput_schema: {pattern: \"((a{100}){100}){100}\"}\nsteps: [{id: a, set: 1}]\n", "bad_schema"},
 	}

@@ -79,7 +79,7 @@ func (s *state) equal(a, b any) (bool, error) {
 		if !ok {
 			return false, nil
 		}
-		c, err := compareNumbers(a, y)
+		c, err := s.compareNumbers(a, y)
 		return c == 0, err
 	case []any:
 		y, ok := b.([]any)
@@ -144,7 +144,7 @@ func (s *state) order(op string, a, b any) (int, error) {
 	}
 	if x, ok := a.(json.Number); ok {
 		if y, ok := b.(json.Number); ok {
-			return compareNumbers(x, y)
+			return s.compareNumbers(x, y)
 		}
 	}
 	return 0, fail(CodeWrongType, "%s takes two numbers or two strings, not %s and %s", op, kind(a), kind(b))
@@ -162,6 +162,9 @@ func (s *state) identity(buf []byte, v any) ([]byte, error) {
 	}
 	switch v := v.(type) {
 	case json.Number:
+		if err := s.burn(len(v) / unitProduced); err != nil {
+			return nil, err
+		}
 		l, err := parseLiteral(v)
 		return append(buf, l.key()...), err
 	case []any:

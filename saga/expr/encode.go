@@ -31,6 +31,9 @@ func (s *state) encode(buf []byte, v any) ([]byte, error) {
 		}
 		return append(buf, "false"...), nil
 	case json.Number:
+		if err := s.burn(len(v) / unitProduced); err != nil {
+			return nil, err
+		}
 		return append(buf, v...), checkLiteral(v)
 	case string:
 		return s.encodeString(buf, v)

@@ -287,7 +287,8 @@ func TestFuelBoundsWork(t *testing.T) {
 	}
 	loop := map[string]any{}
 	loop["self"] = loop
-	env := MapEnv{"input": map[string]any{"list": list, "loop": loop, "big": strings.Repeat("a", 1<<20)}}
+	digits := json.Number(strings.Repeat("1", 1<<20))
+	env := MapEnv{"input": map[string]any{"list": list, "loop": loop, "big": strings.Repeat("a", 1<<20), "n": digits}}
 	for _, src := range []string{
 		`join(map(input.list, join(input.list, "")), "")`,
 		`json(input.loop)`, `input.loop == {self: input.loop}`, `uniq([input.loop])`, `input.loop`,
@@ -297,9 +298,31 @@ func TestFuelBoundsWork(t *testing.T) {
 		`map(1..300, map(1..300, # in 1..300))`,
 		`let a = [1,1,1,1,1,1,1,1,1,1]; let b = [a,a,a,a,a,a,a,a,a,a]; let c = [b,b,b,b,b,b,b,b,b,b]; let d = [c,c,c,c,c,c,c,c,c,c]; [d,d,d,d,d,d,d,d,d,d] == [d,d,d,d,d,d,d,d,d,d]`,
 		`input.big matches "(a?){200}b"`,
+		`count(1..390, "` + strings.Repeat("a", 1000) + `" matches "(?:a?){990}b")`,
+		`map(1..10, input.n)`, `map(1..10, {{(input.big): #}})`, `uniq(map(1..10, [input.n, #]))`,
+		`count(1..200, input.n == input.n)`, `count(1..200, input.n <= input.n)`, `count(1..200, -input.n < 0)`,
+		`count(1..200, abs(input.n) != null)`, `count(1..200, number(input.n) != null)`,
+		`sort(map(1..200, input.n))`, `max(map(1..200, input.n))`,
 	} {
 		if got := evalJSON(t, src, env); got != "<out_of_fuel>" {
 			t.Errorf("%.60s: got %.60s, want <out_of_fuel>", src, got)
+		}
+	}
+}
+
+// TestFuelBoundsRendering holds every rendering of a template to the limit. Each writes one large
+// value many times.
+func TestFuelBoundsRendering(t *testing.T) {
+	env := MapEnv{"input": map[string]any{"text": strings.Repeat("a", 1<<20), "n": json.Number(strings.Repeat("1", 1<<20))}}
+	for _, src := range []string{
+		`${map(1..10, input.text)}`, `${map(1..10, input.n)}`, `${map(1..10, {{(input.text): #}})}`, `${map(1..10, path(input.text))}`,
+	} {
+		tpl := mustText(t, src)
+		if _, err := tpl.Value(env); outcome("", err) != "<out_of_fuel>" {
+			t.Errorf("Value of %s: %v, want out_of_fuel", src, err)
+		}
+		if _, err := tpl.JSON(env); outcome("", err) != "<out_of_fuel>" {
+			t.Errorf("JSON of %s: %v, want out_of_fuel", src, err)
 		}
 	}
 }

@@ -58,9 +58,9 @@ func (t *typer) implied(cond node, holds bool) []fact {
 			}
 		}
 		if at, kinds := t.typeIs(n); at != "" && (n.op == "==") == holds {
-			return []fact{{at, kinds}}
+			return append(t.notNothing(n, holds), fact{at, kinds})
 		} else if at != "" {
-			return []fact{{at, ^kinds}}
+			return append(t.notNothing(n, holds), fact{at, ^kinds})
 		}
 	}
 	return t.notNothing(cond, holds)
@@ -122,14 +122,37 @@ func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
 	return "", 0
 }
 
-// probeFuel limits the trial evaluation of a condition.
-const probeFuel = 2000
+// Limits of trial evaluations, in units of fuel. A condition that costs more has no facts.
+const (
+	probeFuel  = 2000   // of one
+	probesFuel = 20_000 // of all of them for one expression
+)
+
+// probe is a condition and its value.
+type probe struct {
+	cond  node
+	holds bool
+}
 
 // notNothing finds by trial evaluation what a condition says about the only path that it reads. If
 // it cannot be true when a value on the path is null or missing, then a true condition says that
 // the value exists. A condition that fails ends the step, so nothing after it is reached in that
-// case either.
+// case either. The facts are kept, because every operand of a chain of && asks for those of all
+// operands before it.
 func (t *typer) notNothing(cond node, holds bool) []fact {
+	at := probe{cond, holds}
+	facts, known := t.probed[at]
+	if !known {
+		facts = slices.Clip(t.tryNothing(cond, holds))
+		if t.probed == nil {
+			t.probed = map[probe][]fact{}
+		}
+		t.probed[at] = facts
+	}
+	return facts
+}
+
+func (t *typer) tryNothing(cond node, holds bool) []fact {
 	r := &reader{typer: t}
 	r.read(cond, len(t.elems))
 	if r.several || r.path == nil {
@@ -153,12 +176,15 @@ func (t *typer) notNothing(cond node, holds bool) []fact {
 }
 
 // canHold evaluates a condition for a path with exactly these names and the given value at its end.
+// The answer is yes if the evaluation takes too long. In a trial, matches costs more, because the
+// path holds no text: only the author's own text is searched.
 func (t *typer) canHold(cond node, holds bool, path node, names []string, value any) bool {
 	for _, name := range slices.Backward(names) {
 		value = map[string]any{name: value}
 	}
 	s := newState(nil)
-	s.fuel = probeFuel
+	fuel := min(probeFuel, probesFuel-t.spent)
+	s.fuel, s.trial = fuel, true
 	s.lets, s.elems = make([]any, len(t.lets)), make([]element, len(t.elems))
 	switch root := rootOf(path).(type) {
 	case *rootNode:
@@ -169,6 +195,7 @@ func (t *typer) canHold(cond node, holds bool, path node, names []string, value 
 		s.elems[len(s.elems)-1].value = value
 	}
 	v, err := cond.eval(s)
+	t.spent += fuel - s.fuel
 	if err == nil {
 		return kind(v) != "bool" || v == holds
 	}

@@ -155,7 +155,7 @@ func fnSort(c *call) (any, error) {
 	if _, ok := out[0].(string); ok {
 		return sortStrings(out)
 	}
-	return sortNumbers(out)
+	return c.sortNumbers(out)
 }
 
 func sortStrings(list []any) (any, error) {
@@ -168,7 +168,7 @@ func sortStrings(list []any) (any, error) {
 	return list, nil
 }
 
-func sortNumbers(list []any) (any, error) {
+func (s *state) sortNumbers(list []any) (any, error) {
 	type keyed struct {
 		lit literal
 		val any
@@ -179,7 +179,7 @@ func sortNumbers(list []any) (any, error) {
 		if !ok {
 			return nil, errMixedSort(v)
 		}
-		lit, err := parseLiteral(n)
+		lit, err := s.literal(n)
 		if err != nil {
 			return nil, err
 		}

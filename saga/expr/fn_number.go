@@ -72,6 +72,9 @@ func toNumber(c *call) (json.Number, error) {
 		return "", err
 	}
 	if n, ok := v.(json.Number); ok {
+		if err := c.burn(len(n) / unitScanned); err != nil {
+			return "", err
+		}
 		return n, checkLiteral(n)
 	}
 	text, _ := v.(string)
@@ -121,13 +124,13 @@ func extreme(c *call, sign int) (any, error) {
 	if len(nums) == 0 {
 		return nil, fail(CodeBadValue, "%s: the list is empty", c.name)
 	}
-	best, err := parseLiteral(nums[0])
+	best, err := c.literal(nums[0])
 	if err != nil {
 		return nil, err
 	}
 	at := 0
 	for i, n := range nums[1:] {
-		l, err := parseLiteral(n)
+		l, err := c.literal(n)
 		if err != nil {
 			return nil, err
 		}

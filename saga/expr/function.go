@@ -189,8 +189,11 @@ func (c *call) object(i int) (map[string]any, error) {
 
 func (c *call) number(i int) (json.Number, error) {
 	v, err := c.open(c.args[i])
+	if err != nil {
+		return "", err
+	}
 	n, _ := v.(json.Number)
-	return n, err
+	return n, c.burn(len(n) / unitScanned)
 }
 
 // opened parses the first level of every element of list.

@@ -17,6 +17,9 @@ type typer struct {
 	lets  []*Type
 	elems []*Type
 	facts []fact
+
+	probed map[probe][]fact // see notNothing
+	spent  int              // fuel of the trial evaluations so far
 }
 
 // bad records an error at a node, and returns a type so that checking can continue.

@@ -133,6 +133,75 @@ func drawCondition(t *rapid.T, depth int, inside bool, path func() string) strin
 	return fmt.Sprintf(form, p)
 }
 
+// TestConditionsNarrow holds what is compiled after a condition to be taken or refused.
+func TestConditionsNarrow(t *testing.T) {
+	inner := Fields(map[string]*Type{"f": Exactly(KindString).With(KindAbsent, true)}, nil)
+	input := Fields(map[string]*Type{"o": inner.With(KindNull, true), "n": Exactly(KindInteger)}, nil)
+	chk := &Check{Roots: []string{"input"}, Type: func(string) *Type { return input }}
+	for _, c := range []struct {
+		condition string
+		holds     bool // whether input.o.f exists if the condition is true, or if it is false
+	}{
+		{`type(input.o?.f) == "string"`, true},
+		{`"string" == type(input.o?.f)`, true},
+		{`type(input.o?.f) != "null"`, true},
+		{`!(type(input.o?.f) == "null")`, true},
+		{`type(input.o?.f) != "string"`, false},
+		{`type(input.o?.f) == "null"`, false},
+	} {
+		use := c.condition + ` ? input.o.f : ""`
+		other := c.condition + ` ? "" : input.o.f`
+		if !c.holds {
+			use, other = other, use
+		}
+		if _, errs := Compile(use, chk); errs != nil {
+			t.Errorf("%s: %v", use, errs[0])
+		}
+		if _, errs := Compile(other, chk); errs == nil {
+			t.Errorf("%s was taken", other)
+		}
+		p, errs := Compile(c.condition, chk)
+		if errs != nil {
+			t.Fatal(errs[0])
+		}
+		after := *chk
+		after.Fact = func(path string) Kinds {
+			keep := ^Kinds(0)
+			for _, f := range p.Facts(c.holds) {
+				if f.Path == path {
+					keep &= f.Keep
+				}
+			}
+			return keep
+		}
+		if _, errs := Compile(`input.o.f`, &after); errs != nil {
+			t.Errorf("after %s: %v", c.condition, errs[0])
+		}
+	}
+}
+
+// TestLongConditionsNarrow holds the limit of trial evaluations to the longest chains that people
+// can write.
+func TestLongConditionsNarrow(t *testing.T) {
+	const n = 60
+	fields := map[string]*Type{}
+	var src strings.Builder
+	for i := range n {
+		name := fmt.Sprintf("a%d", i)
+		fields[name] = Fields(map[string]*Type{"x": Exactly(KindBool)}, nil).With(KindNull, true)
+		fmt.Fprintf(&src, "input.%s != null && ", name)
+	}
+	input := Fields(fields, nil)
+	chk := &Check{Roots: []string{"input"}, Type: func(string) *Type { return input }}
+	p, errs := Compile(src.String()+"(input.a0.x || input.a59.x)", chk)
+	if errs != nil {
+		t.Fatal(errs[0])
+	}
+	if facts := p.Facts(true); len(facts) < n {
+		t.Errorf("%d facts of %d conditions", len(facts), n)
+	}
+}
+
 // byType are the codes of evaluations that fail by type.
 var byType = map[string]bool{CodeWrongType: true, CodeNotABool: true, CodeNotText: true, CodeMissingField: true}
 

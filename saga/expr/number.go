@@ -132,12 +132,21 @@ func compareLiterals(a, b literal) int {
 	return sa * strings.Compare(a.digits, b.digits)
 }
 
-func compareNumbers(a, b json.Number) (int, error) {
-	la, err := parseLiteral(a)
+// literal is parseLiteral for numbers from data, which may have millions of digits: reading them
+// costs fuel.
+func (s *state) literal(n json.Number) (literal, error) {
+	if err := s.burn(len(n) / unitScanned); err != nil {
+		return literal{}, err
+	}
+	return parseLiteral(n)
+}
+
+func (s *state) compareNumbers(a, b json.Number) (int, error) {
+	la, err := s.literal(a)
 	if err != nil {
 		return 0, err
 	}
-	lb, err := parseLiteral(b)
+	lb, err := s.literal(b)
 	if err != nil {
 		return 0, err
 	}

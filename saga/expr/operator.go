@@ -37,12 +37,12 @@ func (n *signNode) eval(s *state) (any, error) {
 	if !n.minus {
 		return num, nil
 	}
-	return negate(num)
+	return s.negate(num)
 }
 
 // negate changes the literal, so it has no limits. Zero has no sign.
-func negate(n json.Number) (json.Number, error) {
-	l, err := parseLiteral(n)
+func (s *state) negate(n json.Number) (json.Number, error) {
+	l, err := s.literal(n)
 	text := strings.TrimPrefix(string(n), "-")
 	if l.sign() <= 0 {
 		return json.Number(text), err
@@ -203,7 +203,11 @@ func (n *binaryNode) text(s *state, a, b any) (bool, error) {
 			return false, err
 		}
 	}
-	if err := s.burn(len(x) / unitScanned * p.size); err != nil {
+	cost := len(x) * p.size // it fits, because a size is at most maxPatternSize
+	if !s.trial {
+		cost /= unitScanned
+	}
+	if err := s.burn(cost); err != nil {
 		return false, err
 	}
 	return p.re.MatchString(x), nil

@@ -25,15 +25,42 @@ func compilePattern(text string) (*pattern, error) {
 	if err != nil {
 		return nil, fail(CodeBadPattern, "not a pattern as RE2 writes it (https://github.com/google/re2/wiki/Syntax)")
 	}
-	prog, err := syntax.Compile(tree.Simplify())
+	tree = tree.Simplify()
+	if leastSize(tree, maxPatternSize) > maxPatternSize {
+		return nil, errLargePattern()
+	}
+	prog, err := syntax.Compile(tree)
 	if err != nil || len(prog.Inst) > maxPatternSize {
-		return nil, fail(CodeBadPattern, "the pattern is too large; use smaller repetition counts")
+		return nil, errLargePattern()
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
 		return nil, fail(CodeBadPattern, "not a pattern as RE2 writes it")
 	}
 	return &pattern{re: re, size: len(prog.Inst)}, nil
+}
+
+func errLargePattern() *EvalError {
+	return fail(CodeBadPattern, "the pattern is too large; use smaller repetition counts")
+}
+
+// leastSize returns how many instructions a simplified pattern has at least, but stops counting
+// above the limit. Compiling a pattern only to see that it is too large would take up to a second.
+func leastSize(re *syntax.Regexp, limit int) int {
+	n := 1
+	switch re.Op {
+	case syntax.OpConcat, syntax.OpAlternate, syntax.OpNoMatch:
+		n = 0
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		if n > limit {
+			return n
+		}
+		n += leastSize(sub, limit-n)
+	}
+	return n
 }
 
 // compilePattern compiles a computed pattern. Its cost depends on its size.

@@ -37,11 +37,7 @@ type Ref struct {
 // one). Secrets are refused, because they are allowed only alone in a ${…} of a request: see
 // [ParseText].
 func Compile(src string, chk *Check) (*Program, []*Error) {
-	p, errs := compile(src, chk, false, false)
-	if errs == nil {
-		p.conclude(chk)
-	}
-	return p, errs
+	return compile(src, chk, false, false)
 }
 
 // compile is Compile. alone says that a secret may be the whole expression, inText that the value
@@ -59,28 +55,22 @@ func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 				Detail: "secrets." + s.name + " must be the whole of a ${…} in a request; nothing can be computed from a secret"})
 		}
 	}
-	typ := anyType
+	out := &Program{src: src, root: root, refs: sortRefs(c.refs), typ: anyType}
 	if len(c.errs) == 0 && chk != nil && chk.Type != nil {
 		t := &typer{chk: chk, at: c.at}
-		typ = t.whole(root, inText)
+		out.typ = t.whole(root, inText)
 		if c.errs = t.errs; chk.Lenient && len(t.errs) > 0 {
-			typ, c.errs = anyType, nil
+			out.typ, c.errs = anyType, nil
+		}
+		if !alone && len(c.errs) == 0 { // only a bare expression is a condition
+			out.facts = [2][]Fact{exported(t.implied(root, false)), exported(t.implied(root, true))}
 		}
 	}
 	if len(c.errs) > 0 {
 		slices.SortStableFunc(c.errs, func(a, b *Error) int { return cmp.Compare(a.Offset, b.Offset) })
 		return nil, c.errs
 	}
-	return &Program{src: src, root: root, refs: sortRefs(c.refs), typ: typ}, nil
-}
-
-// conclude computes the facts of the expression as a condition.
-func (p *Program) conclude(chk *Check) {
-	if chk == nil || chk.Type == nil {
-		return
-	}
-	t := &typer{chk: chk}
-	p.facts = [2][]Fact{exported(t.implied(p.root, false)), exported(t.implied(p.root, true))}
+	return out, nil
 }
 
 // Type returns the type of the expression's value, as far as [Check.Type] knows its roots.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"regexp/syntax"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -36,7 +37,7 @@ func TestArithmeticIsExact(t *testing.T) {
 				t.Fatalf("%s %s %s = %s, want %s", a, op, b, got, want[op].RatString())
 			}
 			again, err := arithmetic("+", got, "0")
-			if c, _ := compareNumbers(again, got); err != nil || c != 0 {
+			if c, _ := newState(nil).compareNumbers(again, got); err != nil || c != 0 {
 				t.Fatalf("%s + 0 = %s, %v", got, again, err)
 			}
 		}
@@ -86,13 +87,42 @@ func TestIntegersAround(t *testing.T) {
 	})
 }
 
+// The quick count of a pattern's instructions is never above their number.
+func TestLeastSizeIsLeast(t *testing.T) {
+	var pattern func(depth int) *rapid.Generator[string]
+	pattern = func(depth int) *rapid.Generator[string] {
+		leaf := rapid.SampledFrom([]string{"a", "abc", ".", "[a-z]", `\b`, "^", "$", "", `[^\x00-\x{10FFFF}]`, "(?i)k"})
+		if depth == 0 {
+			return leaf
+		}
+		sub := pattern(depth - 1)
+		return rapid.Custom(func(t *rapid.T) string {
+			a, b := sub.Draw(t, "a"), sub.Draw(t, "b")
+			format := rapid.SampledFrom([]string{"(%s)%s", "(?:%s)*%s", "(?:%s)?%s", "(?:%s)+?%s", "(?:%s){3}%s", "(?:%s){2,}%s", "(?:%s){1,4}%s", "(?:%s){0}%s", "%s|%s"}).Draw(t, "format")
+			return fmt.Sprintf(format, a, b)
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := pattern(3).Draw(t, "pattern")
+		tree, err := syntax.Parse(text, syntax.Perl)
+		if err != nil {
+			t.Skip(err)
+		}
+		tree = tree.Simplify()
+		prog, err := syntax.Compile(tree)
+		if n := leastSize(tree, maxPatternSize); err != nil || n > len(prog.Inst) {
+			t.Fatalf("%s has at least %d instructions, and %d: %v", text, n, len(prog.Inst), err)
+		}
+	})
+}
+
 func TestComparisonIsByValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := literals().Draw(t, "a"), literals().Draw(t, "b")
 		if rapid.Bool().Draw(t, "same") {
 			b = fmt.Sprintf("%s00e-%d", digitsOnly(a), rapid.IntRange(0, 3).Draw(t, "shift"))
 		}
-		got, err := compareNumbers(json.Number(a), json.Number(b))
+		got, err := newState(nil).compareNumbers(json.Number(a), json.Number(b))
 		if want := rat(t, a).Cmp(rat(t, b)); err != nil || got != want {
 			t.Fatalf("compare %s, %s = %d, %v; want %d", a, b, got, err, want)
 		}

@@ -25,6 +25,7 @@ type state struct {
 	randoms int       // random values used so far
 
 	partial bool // values may be placeholders
+	trial   bool // the typer tries out a condition; see typer.canHold
 }
 
 type root struct {
@@ -146,7 +147,8 @@ func reason(err error) string {
 	return "syntax error"
 }
 
-// plain decodes v all the way down.
+// plain decodes v all the way down. It pays for the length of each text and number, as encode does:
+// the same value may be in many places, and the caller writes out each of them.
 func (s *state) plain(v any) (any, error) {
 	if err := s.burn(1); err != nil {
 		return nil, err
@@ -177,10 +179,13 @@ func (s *state) plain(v any) (any, error) {
 		if !utf8.ValidString(v) {
 			return nil, notJSON(errNotUTF8)
 		}
-		return v, nil
+		return v, s.burn(len(v) / unitProduced)
 	case encoded:
-		return string(v), nil
+		return string(v), s.burn(len(v) / unitProduced)
 	case json.Number:
+		if err := s.burn(len(v) / unitProduced); err != nil {
+			return nil, err
+		}
 		return v, checkLiteral(v)
 	case Secret:
 		return v, nil
@@ -209,6 +214,9 @@ func (s *state) plainMap(m map[string]any) (any, error) {
 	}
 	out := make(map[string]any, len(m))
 	for _, key := range sortedKeys(m) {
+		if err := s.burn(len(key) / unitProduced); err != nil {
+			return nil, err
+		}
 		p, err := s.plain(m[key])
 		if err != nil {
 			return nil, err
