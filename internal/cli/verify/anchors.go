@@ -59,7 +59,7 @@ func (v *check) compare(s *invariant.Saga) {
 }
 
 // slack is how much slower this machine's clock may be than the database's, by which nodes delete.
-const slack = time.Hour
+const slack = 5 * time.Minute
 
 // anchored reports what is wrong with the anchors themselves and, if all sagas were checked, which
 // anchored sagas are missing.
