@@ -2,7 +2,9 @@ package journaltest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/gofrs/uuid/v5"
@@ -38,6 +40,7 @@ var appendTests = []test{
 	{"a release without records, repeated after another's claim", replayedRelease},
 	{"a release without records that comes late", overtakenRelease},
 	{"a big batch", bigBatch},
+	{"big journals", bigJournals},
 }
 
 // A store that is told more about the records returns the same ones, from any seq on.
@@ -628,4 +631,40 @@ func bigBatch(b *bench) {
 	if got := b.listed(journal.Filter{}); len(got) != len(batch) {
 		b.Errorf("%d sagas, want %d", len(got), len(batch))
 	}
+}
+
+// Journals that are larger than a store reads at once are read completely, also to find out which
+// records of a repeated append are written.
+func bigJournals(b *bench) {
+	random := rand.NewChaCha8([sha256.Size]byte{})
+	big := func(saga uuid.UUID, prev []byte, seq int64) []journal.Record {
+		r := journal.Record{Seq: seq, At: epoch, Kind: journal.Outcome, Path: "step", Way: journal.Do, Attempt: 1, Node: "writer", Data: make([]byte, 700_000)}
+		_, _ = random.Read(r.Data) // it never fails
+		journal.Seal(saga, prev, &r)
+		return []journal.Record{r}
+	}
+	saga := newID()
+	var want []journal.Record
+	var last journal.Append
+	var prev []byte
+	for seq := range int64(3) {
+		last = journal.Append{Saga: saga, Records: big(saga, prev, seq+1)}
+		if seq == 0 {
+			last.Start = start()
+		}
+		b.ok(last)
+		want, prev = append(want, last.Records...), last.Records[0].Hash
+	}
+	got, err := b.Records(b.ctx, saga, 0, 1000)
+	b.must(err)
+	diff(b, "records", got, want)
+	b.ok(last)
+	var batch []journal.Append
+	for range 3 {
+		a := begin(newID())
+		a.Records = big(a.Saga, nil, 1)
+		batch = append(batch, a)
+	}
+	b.ok(batch...)
+	b.ok(batch...)
 }

@@ -2,6 +2,7 @@ package packed
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -16,10 +17,11 @@ type Collection struct {
 	cut   bool // a saga was left out
 }
 
-// NewCollection returns a Collection for records whose data has up to this many bytes.
+// NewCollection returns a Collection for records whose data has up to this many bytes. math.MaxInt
+// means that there is no limit.
 func NewCollection(bytes int) *Collection {
-	// A value is hardly larger than the data of its records.
-	return &Collection{rows: make(map[uuid.UUID][]Row), left: uint64(max(bytes, 0))*2 + 1<<20}
+	// A value is hardly larger than the data of its records. Twice MaxInt/2 does not overflow.
+	return &Collection{rows: make(map[uuid.UUID][]Row), left: uint64(min(max(bytes, 0), math.MaxInt/2))*2 + 1<<20}
 }
 
 // Add adds the next row. It returns false if its saga surely has too many bytes; that saga is left

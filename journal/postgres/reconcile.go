@@ -48,6 +48,7 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 	ending := map[uuid.UUID]bool{}  // sagas that appends in ready end
 	bounded := map[uuid.UUID]bool{} // sagas that earlier appends of the batch start or end
 	for _, p := range batch {
+		out[p.at] = journal.Result{} // an earlier attempt may have refused what is possible now
 		saga, exists := have.sagas[p.Saga]
 		if exists {
 			res, missing, settled := have.follow(node, saga, &p)

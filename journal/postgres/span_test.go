@@ -119,12 +119,17 @@ func (b *spanBench) append(a journal.Append) {
 // started starts a saga, and returns what it has appended.
 func (b *spanBench) started(saga uuid.UUID) journal.Append {
 	b.Helper()
-	r := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: spanNode, Data: []byte(`{}`)}
-	journal.Seal(saga, nil, &r)
-	a := journal.Append{Saga: saga, Start: &journal.Start{Definition: "d", Version: 1, SHA256: strings.Repeat("00", 32)},
-		Records: []journal.Record{r}, Row: &journal.Row{Status: "running", Seq: 1}}
+	a := starting(saga)
 	b.append(a)
 	return a
+}
+
+// starting returns an append that starts a saga.
+func starting(saga uuid.UUID) journal.Append {
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: spanNode, Data: []byte(`{}`)}
+	journal.Seal(saga, nil, &r)
+	return journal.Append{Saga: saga, Start: &journal.Start{Definition: "d", Version: 1, SHA256: strings.Repeat("00", 32)},
+		Records: []journal.Record{r}, Row: &journal.Row{Status: "running", Seq: 1}}
 }
 
 // goOn appends one record to a saga.
