@@ -87,23 +87,33 @@ func (s *Store) Blobs(ctx context.Context, saga uuid.UUID, hashes [][sha256.Size
 	return journal.BlobsInOrder(hashes, found), nil
 }
 
-// EraseBlobs implements journal.Blobs.
+// eraseBlobs deletes blobs of a saga, one after another until they have so many bytes. It selects
+// how many it has deleted, and how many there were. To choose them it does not read their data.
+const eraseBlobs = `WITH b AS (
+		SELECT hash, sum(octet_length(data)) OVER (ORDER BY hash) - octet_length(data) AS before FROM blobs WHERE saga_id = $1
+	), erased AS (DELETE FROM blobs WHERE saga_id = $1 AND hash = ANY(ARRAY(SELECT hash FROM b WHERE before < $2::bigint)) RETURNING 1)
+	SELECT (SELECT count(*) FROM erased), (SELECT count(*) FROM b)`
+
+// EraseBlobs implements journal.Blobs. Much content takes longer than a statement may take, so it
+// is erased in several transactions.
 func (s *Store) EraseBlobs(ctx context.Context, saga uuid.UUID) (n int, err error) {
-	err = s.rest.tx(ctx, func(t session) error {
-		var live bool
-		err := t.QueryRow(ctx, `SELECT ended_at IS NULL FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return journal.ErrNotFound
-		case err != nil:
-			return err
-		case live:
-			return journal.ErrLive
-		}
-		tag, err := t.Exec(ctx, `DELETE FROM blobs WHERE saga_id = $1`, id(saga))
-		n = int(tag.RowsAffected())
-		return err
-	})
+	for more := true; more && err == nil; {
+		var erased, all int
+		err = s.rest.tx(ctx, func(t session) error {
+			var live bool
+			err := t.QueryRow(ctx, `SELECT ended_at IS NULL FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows):
+				return journal.ErrNotFound
+			case err != nil:
+				return err
+			case live:
+				return journal.ErrLive
+			}
+			return t.QueryRow(ctx, eraseBlobs, id(saga), s.removeBytes).Scan(&erased, &all)
+		})
+		n, more = n+erased, erased < all
+	}
 	if err != nil {
 		return 0, fmt.Errorf("erase blobs of %s: %w", saga, err)
 	}

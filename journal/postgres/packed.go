@@ -49,14 +49,16 @@ func (s *Store) dictionariesFor(ctx context.Context, node string, batch []part) 
 	return ids, nil
 }
 
-// putDictionary writes a dictionary, or reads the one with its id.
+// putDictionary writes a dictionary, or reads the one with its id. It writes nothing if there is
+// one, because all nodes do this again after each contested batch.
 func (s *Store) putDictionary(ctx context.Context, d *packed.Dictionary) error {
 	return retry(ctx, func() error {
 		return s.w.writing(ctx, func(conn connection) error {
 			var text []byte
-			err := conn.QueryRow(ctx, `INSERT INTO dictionaries (id, data) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET data = dictionaries.data RETURNING data`,
-				int64(d.ID()), d.Text()).Scan(&text)
-			if err != nil {
+			b := &pgx.Batch{}
+			b.Queue(`INSERT INTO dictionaries (id, data) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int64(d.ID()), d.Text())
+			b.Queue(`SELECT data FROM dictionaries WHERE id = $1`, int64(d.ID())).QueryRow(func(r pgx.Row) error { return r.Scan(&text) })
+			if err := conn.SendBatch(ctx, b).Close(); err != nil {
 				return err
 			}
 			s.dictionaries.Stored(d, text)

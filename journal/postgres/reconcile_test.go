@@ -28,3 +28,28 @@ func TestReconcileForgetsEarlierResults(t *testing.T) {
 		t.Errorf("once the other saga has ended: %+v, %d appends to write", out[0], len(ready))
 	}
 }
+
+// A batch that has to be reconciled does not make the store write its dictionaries again.
+func TestDictionariesAreWrittenOnce(t *testing.T) {
+	b := newSpanBench(t)
+	start := func(key string) journal.Append {
+		a := starting(b.at(b.now()))
+		a.Start.Key = key
+		a.Alike = &journal.Alike{Name: "d@1", Records: func() []journal.Record { return a.Records }}
+		return a
+	}
+	b.append(start("key"))
+	const written = `SELECT string_agg(id || ' in ' || xmin, ', ' ORDER BY id) FROM dictionaries`
+	var before, after string
+	b.must(b.conn.QueryRow(b.Context(), written).Scan(&before))
+	out, err := b.Append(b.Context(), spanNode, []journal.Append{start("key")})
+	b.must(err)
+	if !errors.Is(out[0].Err, journal.ErrStartKey) {
+		t.Fatalf("a start with the same key: %+v", out[0])
+	}
+	b.append(start("another"))
+	b.must(b.conn.QueryRow(b.Context(), written).Scan(&after))
+	if before == "" || after != before {
+		t.Errorf("the dictionaries were written by the transactions %s, and then by %s", before, after)
+	}
+}

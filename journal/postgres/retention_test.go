@@ -38,3 +38,20 @@ func TestRemovesInParts(t *testing.T) {
 		})
 	}
 }
+
+// Content that takes longer to erase than a statement may take is erased in several transactions.
+func TestErasesInParts(t *testing.T) {
+	b := newSpanBench(t)
+	saga := b.at(b.now())
+	b.expired(saga)
+	b.exec(`INSERT INTO blobs SELECT $1, sha256(i::text::bytea), 'x' FROM generate_series(1, 10) i`, saga)
+	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN OLD; END $$`)
+	b.exec(`CREATE TRIGGER slow BEFORE DELETE ON blobs FOR EACH ROW EXECUTE FUNCTION slow()`)
+	b.dsn += "&statement_timeout=200ms"
+	s := b.another()
+	s.removeBytes = 2
+	n, err := s.EraseBlobs(t.Context(), saga)
+	if left := b.count(`SELECT count(*) FROM blobs`); n != 10 || err != nil || left != 0 {
+		t.Errorf("%d were erased, %v; %d are left", n, err, left)
+	}
+}
