@@ -13,6 +13,8 @@ import (
 var stallTests = []test{
 	{"due, and not claimed", stallUnclaimed},
 	{"claimed repeatedly, and nothing written", stallNoProgress},
+	{"claimed repeatedly: the oldest record first", stallNoProgressOrder},
+	{"in quarantine: the oldest first", stallQuarantinedOrder},
 	{"tasks that nobody claims", stallNoWorker},
 	{"tasks of paused sagas hide no others", stallNoWorkerBehindPaused},
 	{"noted, listed, and reported once", noteStalls},
@@ -85,6 +87,49 @@ func stallNoProgress(b *bench) {
 	if e := b.entries(saga); len(e) != 1 || got[0].Entry != e[0].ID || !got[0].Since.Equal(e[0].Since) {
 		b.Errorf("%+v, want Entry of %+v", got[0], e)
 	}
+}
+
+// The saga whose last record is the oldest comes first, although another is due earlier.
+func stallNoProgressOrder(b *bench) {
+	var sagas []uuid.UUID
+	for _, at := range []time.Time{epoch, epoch.Add(-time.Hour)} {
+		a := begin(newID())
+		a.Records[0].At = at
+		journal.Seal(a.Saga, nil, &a.Records[0])
+		a.Release = true
+		b.ok(a)
+		b.releaseAgain(a.Saga, journal.SuspectAfter)
+		sagas = append(sagas, a.Saga)
+		b.tick()
+	}
+	diff(b, "the oldest", stalledSagas(b.found(time.Minute, 1)), sagas[1:])
+	diff(b, "all", stalledSagas(b.found(time.Minute, 10)), []uuid.UUID{sagas[1], sagas[0]})
+}
+
+// A saga in quarantine has only this stall, also when it has received a message and when it is
+// claimed.
+func stallQuarantinedOrder(b *bench) {
+	var sagas []uuid.UUID
+	for _, definition := range []string{"b", "a"} {
+		a := begin(newID())
+		a.Start.Definition, a.Release = definition, true
+		b.ok(a)
+		b.releaseAgain(a.Saga, journal.QuarantineAfter)
+		sagas = append(sagas, a.Saga)
+		b.tick()
+	}
+	check := func(when string) {
+		b.Helper()
+		diff(b, "the oldest "+when, stalledSagas(b.found(0, 1)), sagas[:1])
+		got := b.found(0, 10)
+		diff(b, "all "+when, stalledSagas(got), sagas)
+		diff(b, "kinds "+when, kinds(got), []string{journal.StallQuarantined, journal.StallQuarantined})
+	}
+	check("at first")
+	b.send(sagas[0])
+	check("after a message")
+	b.claimed(sagas[0])
+	check("once one is claimed")
 }
 
 func stallNoWorker(b *bench) {

@@ -18,8 +18,9 @@ import (
 )
 
 // Claim implements journal.Log. It chooses and locks the sagas before it sends the COMMIT, so their
-// ids are known if the response is lost. The node's next Claim returns those first, whether the
-// node owns them by then or nobody does. Otherwise the node could own sagas without knowing it.
+// ids are known if the response is lost. The node's next Claim returns those that the node owns by
+// then; otherwise it could own sagas without knowing it. It also returns those that nobody owns and
+// that are due, because it thereby waits for the lost transaction, which may still be committing.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	return s.claim(ctx, node, claimable, limit)
 }
@@ -63,6 +64,7 @@ func (s *Store) claim(ctx context.Context, node, query string, limit int) ([]jou
 var (
 	claimable      = claiming("")
 	claimableLocal = claiming(` AND local IS NOT NULL`)
+	claimableAgain = sql(`SELECT id FROM sagas WHERE id = ANY($1) AND (owner = $2 OR owner IS NULL AND wake_at <= {now}) ORDER BY wake_at, id FOR UPDATE`)
 )
 
 // claiming returns a query that chooses sagas; suspects have an index of their own. The rows to
@@ -86,7 +88,7 @@ func (s *Store) choose(ctx context.Context, conn connection, node, query string,
 	b.Queue(begin)
 	b.Queue(f.query, f.args...)
 	if len(again) > 0 {
-		b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND (owner IS NULL OR owner = $2) ORDER BY wake_at, id FOR UPDATE`, ids(again), node)
+		b.Queue(claimableAgain, ids(again), node)
 	} else {
 		b.Queue(query, max(limit, 0))
 	}

@@ -14,16 +14,15 @@ import (
 
 // These queries find each kind of stall after a time. They select the saga's id, definition,
 // version and labels, the path, the start of the stall, and the argument of Stall.Found. Indexes
-// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker; the
-// queries read the oldest of these. The index of the tasks has the oldest of each type, so their
-// query goes from one type to the next.
+// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker. The
+// queries read all that are suspect or quarantined, and the oldest of the others. The index of the
+// tasks has the oldest of each type, so their query goes from one type to the next.
 var (
 	unclaimed = sql(`SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= {now} - $1::bigint AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT $2`)
-	noProgress = sql(`SELECT id, definition, version, labels, '', at, claims::text FROM (
-			SELECT *, (SELECT e.at FROM journal_end(s.id) e) AS at FROM sagas s
-			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspected + ` AND ended_at IS NULL
-		) s WHERE at <= {now} - $1::bigint ORDER BY wake_at, id LIMIT $2`)
+	noProgress = sql(`SELECT s.id, s.definition, s.version, s.labels, '', e.at, s.claims::text FROM sagas s CROSS JOIN LATERAL journal_end(s.id) e
+		WHERE s.owner IS NULL AND s.wake_at IS NOT NULL AND ` + suspected + ` AND s.ended_at IS NULL AND NOT (` + quarantined + `)
+		AND e.at <= {now} - $1::bigint ORDER BY e.at, s.id LIMIT $2`)
 	unworked = sql(`WITH RECURSIVE types (type) AS (
 			(SELECT type FROM tasks WHERE token IS NULL AND NOT withdrawn ORDER BY type LIMIT 1)
 			UNION ALL SELECT (SELECT type FROM tasks WHERE token IS NULL AND NOT withdrawn AND type > w.type ORDER BY type LIMIT 1) FROM types w WHERE type IS NOT NULL
@@ -33,7 +32,8 @@ var (
 			ORDER BY t.created_at, t.id LIMIT $2
 		) t ORDER BY t.created_at, t.id LIMIT $2`)
 	quarantinedSince = sql(`SELECT s.id, s.definition, s.version, s.labels, '', i.since, i.id::text
-		FROM ((SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT $2) UNION ALL SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + ` LIMIT $2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= {now} - $1::bigint ORDER BY i.since`)
+		FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` UNION ALL SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + `) s
+		JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= {now} - $1::bigint ORDER BY i.since, i.id LIMIT $2`)
 )
 
 // FindStalls implements journal.Stalls.

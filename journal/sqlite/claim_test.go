@@ -49,11 +49,22 @@ func orphan(t testing.TB, s *Store) {
 }
 
 // Sagas that a Claim with an unknown result may have taken are claimed by the next Claim, whether
-// the first one took them or not, and each is counted once.
+// the first one took them or not, unless they are no longer due. Each is counted once.
 func TestClaimAfterUnknown(t *testing.T) {
 	s := opened(t)
-	ids := started(t, s, 3, 1)
+	ids := started(t, s, 5, 1)
 	orphan(t, s)
+	ids, parked, quarantined := ids[:3], ids[3], ids[4]
+	err := s.w.do(t.Context(), func(t *tx) error {
+		_, err := t.exec(`UPDATE sagas SET wake_at = ? WHERE id = ?`, s.clock()+time.Hour.Milliseconds(), parked.Bytes())
+		if err == nil {
+			_, err = t.exec(`UPDATE sagas SET wake_at = NULL, status = 'stuck', claims = 8 WHERE id = ?`, quarantined.Bytes())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	took, err := s.Claim(t.Context(), "n", 2)
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +73,11 @@ func TestClaimAfterUnknown(t *testing.T) {
 	if err := s.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	// One of these was not taken, and one was deleted.
-	s.lost = append(slices.Clip(took), journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())})
+	// Three of these were not taken, and one was deleted.
+	s.lost = slices.Clip(took)
+	for _, id := range []uuid.UUID{ids[2], parked, quarantined, uuid.Must(uuid.NewV7())} {
+		s.lost = append(s.lost, journal.Claimed{Saga: id})
+	}
 	again, err := s.Claim(t.Context(), "n", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +91,18 @@ func TestClaimAfterUnknown(t *testing.T) {
 	}
 	if !slices.Equal(got, ids) || s.lost != nil {
 		t.Errorf("claimed %v, lost %v; want %v", got, s.lost, ids)
+	}
+}
+
+// A node that registers does not claim what the node before it may have taken.
+func TestRegisterForgetsUnknownClaims(t *testing.T) {
+	s := opened(t)
+	s.lost = []journal.Claimed{{Saga: started(t, s, 1, 1)[0]}}
+	if _, err := s.Register(t.Context(), "next", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if s.lost != nil {
+		t.Errorf("lost %v", s.lost)
 	}
 }
 

@@ -42,6 +42,9 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ 
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
 	}
+	s.claims.Lock()
+	s.lost = nil // no node that is registered may have taken them
+	s.claims.Unlock()
 	s.hint()
 	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
 }

@@ -16,9 +16,9 @@ import (
 	"recourse/journal/packed"
 )
 
-// Claim implements journal.Log. After a COMMIT with an unknown result, the next Claim returns the
-// same sagas, whether the node owns them by then or nobody does. Otherwise the node could own sagas
-// without knowing it.
+// Claim implements journal.Log. After a COMMIT with an unknown result, the next Claim returns those
+// of the same sagas that the node owns by then, because otherwise it could own sagas without
+// knowing it, and those that nobody owns and that are due.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	return s.claimBy(ctx, node, takeSuspects, takeOthers, limit)
 }
@@ -36,7 +36,7 @@ func (s *Store) claimBy(ctx context.Context, node, suspects, others string, limi
 	var out []journal.Claimed
 	err := s.w.do(ctx, func(t *tx) (err error) {
 		if len(s.lost) > 0 {
-			out, err = t.again(node, s.lost)
+			out, err = t.again(node, s.clock(), s.lost)
 			return err
 		}
 		out, err = s.claim(t, node, suspects, others, limit)
@@ -59,12 +59,12 @@ func (s *Store) claimBy(ctx context.Context, node, suspects, others string, limi
 
 // again claims the sagas that an earlier Claim may have taken. Those that it did take are not
 // counted twice.
-func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, err error) {
+func (t *tx) again(node string, now int64, lost []journal.Claimed) (out []journal.Claimed, err error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
 	}
 	for _, c := range lost {
-		found, err := t.take(retake, node, c.Saga.Bytes(), node)
+		found, err := t.take(retake, node, c.Saga.Bytes(), node, now)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ var (
 	takeOthers        = taking(due(`sagas`, unsuspected))
 	takeLocalSuspects = taking(due(local, suspect))
 	takeLocalOthers   = taking(due(local, unsuspected))
-	retake            = taking(`id = ? AND (owner IS NULL OR owner = ?)`)
+	retake            = taking(`id = ? AND (owner = ? OR owner IS NULL AND wake_at <= ?)`)
 )
 
 // taking returns the statement that makes a node the owner of sagas. For OR FAIL, see insertQuery.

@@ -10,16 +10,16 @@ import (
 
 // These queries find each kind of stall up to a time. They select the saga's id, definition,
 // version and labels, the path, the start of the stall, and the argument of Stall.Found. Indexes
-// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker; the
-// queries read the oldest of these. The index of the tasks has the oldest of each type, so their
-// query goes from one type to the next.
+// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker. The
+// queries read all that are suspect or quarantined, and the oldest of the others. The index of the
+// tasks has the oldest of each type, so their query goes from one type to the next.
 var (
 	unclaimed = `SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= ?1 AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT +?2`
 	noProgress = `SELECT id, definition, version, labels, '', at, claims FROM (
 			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
-			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspect + ` AND ended_at IS NULL
-		) WHERE at <= ?1 ORDER BY wake_at, id LIMIT +?2`
+			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspect + ` AND ended_at IS NULL AND NOT (` + quarantined + `)
+		) WHERE at <= ?1 ORDER BY at, id LIMIT +?2`
 	unworked = `WITH RECURSIVE types (type) AS (
 			SELECT min(type) FROM tasks WHERE token IS NULL AND NOT withdrawn
 			UNION ALL SELECT (SELECT min(type) FROM tasks WHERE token IS NULL AND NOT withdrawn AND type > w.type) FROM types w WHERE type IS NOT NULL
@@ -30,8 +30,8 @@ var (
 			ORDER BY t.created_at, t.id LIMIT +?2
 		) ORDER BY t.created_at, t.id LIMIT +?2`
 	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
-		FROM (SELECT * FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` LIMIT +?2)
-			UNION ALL SELECT * FROM (SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + ` LIMIT +?2) LIMIT +?2) s CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
+		FROM (SELECT * FROM sagas WHERE owner IS NULL AND ` + quarantined + ` UNION ALL SELECT * FROM ` + ownedSagas + ` WHERE ` + quarantined + `) s
+		CROSS JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since, i.id LIMIT +?2`
 )
 
 // FindStalls implements journal.Stalls.
