@@ -11,6 +11,7 @@ var catalogTests = []test{
 	{"versions", versions},
 	{"expectations", expectations},
 	{"lists", documents},
+	{"odd names", oddNames},
 	{"archive and revive", archive},
 	{"concurrent publishing", publishConcurrently},
 }
@@ -115,6 +116,21 @@ func documents(b *bench) {
 			}
 		}
 		diff(b, "documents", got, tt.want)
+	}
+}
+
+// No document has such a name, but a client may ask for it: some databases cannot store it.
+func oddNames(b *bench) {
+	b.publish(doc("a", "1"), "", 1, true)
+	for _, odd := range []string{"\xff", "b\x00"} {
+		list, err := b.Documents(b.ctx, "definition", odd, 10)
+		b.must(err)
+		diff(b, "documents after it", list, nil)
+		_, err = b.Document(b.ctx, "definition", odd, 0)
+		b.wantErr(err, journal.ErrNotFound)
+		_, err = b.Versions(b.ctx, "definition", odd, 0, 1)
+		b.wantErr(err, journal.ErrNotFound)
+		b.wantErr(b.Archive(b.ctx, "definition", odd), journal.ErrNotFound)
 	}
 }
 

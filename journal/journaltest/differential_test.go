@@ -76,6 +76,7 @@ type world struct {
 	messages []uuid.UUID
 	chains   map[uuid.UUID][]journal.Record // two chains of each saga, which differ from the third record on
 	forks    map[uuid.UUID][]journal.Record
+	failed   map[uuid.UUID]bool // sagas of which a row with a reason was appended
 }
 
 var runs struct {
@@ -87,7 +88,7 @@ func newWorld(t *rapid.T, open []named) *world {
 	runs.Lock()
 	runs.n++
 	w := &world{T: t, ctx: context.Background(), stores: open, prefix: fmt.Sprintf("run%d-", runs.n),
-		chains: map[uuid.UUID][]journal.Record{}, forks: map[uuid.UUID][]journal.Record{}}
+		chains: map[uuid.UUID][]journal.Record{}, forks: map[uuid.UUID][]journal.Record{}, failed: map[uuid.UUID]bool{}}
 	runs.Unlock()
 	w.node = w.prefix + "node"
 	for range 4 {
@@ -379,7 +380,9 @@ func (w *world) row(saga uuid.UUID) *journal.Row {
 	if rapid.Bool().Draw(w.T, "inbox") {
 		r.Inbox = []journal.Entry{{ID: saga, Kind: "approval", Path: "s", Since: time.UnixMilli(11)}}
 	}
-	if rapid.IntRange(0, 3).Draw(w.T, "fails") == 0 {
+	// A saga that has a reason keeps it: otherwise a start that is refused because of its parent
+	// could be possible later.
+	if w.failed[saga] = rapid.IntRange(0, 3).Draw(w.T, "fails") == 0 || w.failed[saga]; w.failed[saga] {
 		r.Reason = "step_failed"
 	}
 	if rapid.IntRange(0, 3).Draw(w.T, "ends") == 0 {

@@ -111,8 +111,10 @@ func (s *Store) Versions(ctx context.Context, kind, name string, before, limit i
 	return out, nil
 }
 
-func (s *Store) documents(ctx context.Context, rest string, args ...any) ([]journal.Document, error) {
-	rows, err := s.pool.Query(ctx, documentColumns+rest, args...)
+// documents reads documents of a kind, by conditions with their name or the one before it. Clients
+// may send any name.
+func (s *Store) documents(ctx context.Context, rest, kind, name string, args ...any) ([]journal.Document, error) {
+	rows, err := s.pool.Query(ctx, documentColumns+rest, append([]any{kind, clean(name)}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (s *Store) documents(ctx context.Context, rest string, args ...any) ([]jour
 
 // Archive implements journal.Catalog.
 func (s *Store) Archive(ctx context.Context, kind, name string) error {
-	n, err := s.rest.exec(ctx, `UPDATE document_names SET archived = true WHERE kind = $1 AND name = $2`, kind, name)
+	n, err := s.rest.exec(ctx, `UPDATE document_names SET archived = true WHERE kind = $1 AND name = $2`, kind, clean(name))
 	if err == nil && n == 0 {
 		err = journal.ErrNotFound
 	}

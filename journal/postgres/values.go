@@ -47,8 +47,8 @@ func ids(us []uuid.UUID) []pgtype.UUID {
 	return out
 }
 
-// clean replaces characters that PostgreSQL's text cannot store. It is for derived values, which
-// may come from a client's input. Hashed data stays as it is.
+// clean replaces characters that PostgreSQL's text cannot store. It is for derived values and for
+// names to look up, which may come from a client's input. Hashed data stays as it is.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -165,8 +165,9 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 
 const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ` + mayGo + ` ORDER BY delete_at LIMIT +?`
 
-// stillExpired is the condition of expired for one saga.
-const stillExpired = `SELECT delete_at <= ? AND ` + mayGo + ` FROM sagas WHERE id = ?`
+// stillExpired is the condition of expired for one saga, which may have lost its delete_at
+// meanwhile.
+const stillExpired = `SELECT coalesce(delete_at <= ?, false) AND ` + mayGo + ` FROM sagas WHERE id = ?`
 
 // DeleteExpired implements journal.Index. It searches on a reading connection, because many expired
 // sagas may have to stay, and other transactions would wait until it has read them.

@@ -221,6 +221,26 @@ func TestExpiredAreFoundWithoutTheWriter(t *testing.T) {
 	}
 }
 
+// A saga that is no longer to be deleted when its turn comes stays, and does not keep the others.
+func TestRemovalIsRevoked(t *testing.T) {
+	s := opened(t)
+	ids := started(t, s, 2, 1)
+	err := s.w.do(t.Context(), func(t *tx) error {
+		_, err := t.exec(`UPDATE sagas SET owner = NULL, ended_at = 1, delete_at = CASE WHEN id = ? THEN 1 END`, ids[1].Bytes())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []removal
+	for _, id := range ids {
+		list = append(list, removal{id, stillExpired, []any{s.clock(), id.Bytes()}})
+	}
+	if removed, err := s.removeAll(t.Context(), list); !slices.Equal(removed, ids[1:]) || err != nil {
+		t.Errorf("removed %v, %v; want %v", removed, err, ids[1:])
+	}
+}
+
 // A removal that takes longer than its caller waits is not in vain.
 func TestRemovalIsKept(t *testing.T) {
 	s := opened(t)
