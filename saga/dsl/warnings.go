@@ -283,14 +283,14 @@ func (w *warner) dead(s *saga.Step, rest ahead, pivoted bool) {
 	call, sends := s.Body.(saga.Call)
 	why := ""
 	switch {
-	case !sends:
-		why = s.Kind + " leaves nothing to undo"
+	case s.Kind == "fail":
+		why = "fail never succeeds"
 	case pivoted:
 		why = "after the pivot nothing is undone"
 	case s.Pivot && onlySuccess:
 		why = "once the pivot has succeeded nothing is undone"
-	case call.ReadOnly() && !c.Applies(journal.Succeeded):
-		why = "a read is never in doubt"
+	case (!sends || call.ReadOnly()) && !c.Applies(journal.Succeeded):
+		why = "it writes nothing, so it is never in doubt"
 	case onlySuccess && rest.any == nil && c.UndoWithin == 0: // else a saga that succeeded may be undone
 		why = "it is the last step, so nothing fails after it has succeeded"
 	default:

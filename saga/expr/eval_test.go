@@ -303,6 +303,7 @@ func TestFuelBoundsWork(t *testing.T) {
 		`count(1..200, input.n == input.n)`, `count(1..200, input.n <= input.n)`, `count(1..200, -input.n < 0)`,
 		`count(1..200, abs(input.n) != null)`, `count(1..200, number(input.n) != null)`,
 		`sort(map(1..200, input.n))`, `max(map(1..200, input.n))`,
+		`count(1..200, input.big in {a: 1})`, `count(1..200, input?.[input.big] == 1)`,
 	} {
 		if got := evalJSON(t, src, env); got != "<out_of_fuel>" {
 			t.Errorf("%.60s: got %.60s, want <out_of_fuel>", src, got)

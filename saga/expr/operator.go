@@ -167,14 +167,14 @@ func (s *state) in(a, b any) (bool, error) {
 	case map[string]any:
 		key, ok := a.(string)
 		_, has := b[key]
-		return ok && has, nil
+		return ok && has, s.burn(len(key) / unitScanned)
 	case Object:
 		key, ok := a.(string)
 		if !ok {
 			return false, nil
 		}
 		_, has := b.Field(key)
-		return has, nil
+		return has, s.burn(len(key) / unitScanned)
 	}
 	return false, fail(CodeWrongType, "in takes a list or an object on its right, not %s; for text use contains", kind(b))
 }

@@ -107,6 +107,11 @@ func (n *memberNode) path(s *state) (any, stop, error) {
 		if key, err = evalOpen(s, n.index); err != nil {
 			return nil, none, err
 		}
+		if name, ok := key.(string); ok {
+			if err := s.burn(len(name) / unitScanned); err != nil {
+				return nil, none, err
+			}
+		}
 	}
 	if s.partial {
 		if text, ok := unknown(obj); ok {
