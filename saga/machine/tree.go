@@ -240,3 +240,20 @@ func (t *outcomeBuilder) chargeChild() {
 		t.d.Tokens = &c.Tokens
 	}
 }
+
+// ChildCost returns what the child of a step has reported, according to the outcome that was
+// recorded of the report, so that a replay can give the report again; nil: the cost is unknown.
+func (m *Machine) ChildCost(path string, d *saga.OutcomeData) *saga.ChildCost {
+	n := m.steps[path]
+	spent, err := retry.Total(d.Cost, m.currency())
+	if n == nil || err != nil {
+		return nil
+	}
+	c := &saga.ChildCost{Currency: m.currency(), Spent: spent.Add(n.childSpent).Decimal(), Reserved: d.Kept, Tokens: n.childTokens}
+	if d.Tokens != nil { // the records have what was used since the last report
+		c.Tokens.Input += d.Tokens.Input
+		c.Tokens.Output += d.Tokens.Output
+		c.Tokens.Reserved = d.Tokens.Reserved
+	}
+	return c
+}

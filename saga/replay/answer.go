@@ -22,6 +22,14 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 	}
 	r.use(rec)
 	a, ok := answerOf(rec, s, &d)
+	if s.Request.Child != nil {
+		if a.Report == nil {
+			a.Report = &saga.Report{}
+		}
+		a.Report.Child = r.m.ChildCost(s.Path, &d)
+		// A child reports no failure as transient: it was not started, and may be started later.
+		a.Sent, a.Final = a.Sent && rec.Class != journal.Transient, rec.Class == journal.Refused
+	}
 	if was := r.rec.intents[attempt{s.Path, s.Way, s.Attempt}]; s.Request.Tool != nil && was != nil {
 		a = r.toolAnswer(a, was, &d)
 	}

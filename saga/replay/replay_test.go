@@ -184,6 +184,51 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+const parent = `
+saga: parent
+input: {amount: decimal}
+budget: {amount: 0.50 USD, tokens: 100}
+steps:
+  - {id: kid, run: kid, budget: {amount: 0.40 USD, tokens: 90}, retry: {attempts: 3, initial: 1s}}
+  - {id: pay, http: "POST https://pay.example/charges", body: {}, cost: 0.20 USD, compensate: none}
+finally:
+  - {id: more, run: kid, budget: {amount: 0.25 USD, tokens: 30}}
+`
+
+// What a child saga has cost, and may still cost, is taken from the journal.
+func TestChildCost(t *testing.T) {
+	report := func(outcome, spent, kept string, tokens int64) saga.Answer {
+		c := &saga.ChildCost{Currency: "USD", Spent: spent, Reserved: kept, Tokens: saga.TokensView{Input: tokens}}
+		return (&saga.TaskResult{Outcome: outcome, Output: json.RawMessage(`{"id":"x"}`), Child: c}).Answer()
+	}
+	declined := []saga.Answer{{Sent: true, Status: 402, Body: json.RawMessage("{}")}}
+	more := []saga.Answer{report(saga.TaskCompleted, "0.01", "", 1)}
+	for name, tt := range map[string]struct {
+		answers map[string][]saga.Answer
+		output  string
+	}{
+		"done":             {answers: map[string][]saga.Answer{"kid": {report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
+		"done, an output":  {answers: map[string][]saga.Answer{"kid": {report(saga.TaskCompleted, "0.10", "0.05", 20)}}, output: "${result.body.id}"},
+		"failed":           {answers: map[string][]saga.Answer{"kid": {report(saga.TaskFailed, "0.10", "", 20)}}},
+		"undone":           {answers: map[string][]saga.Answer{"kid": {report(saga.TaskCompleted, "0.10", "0.05", 20)}, "pay": declined, "kid undo": {report(saga.TaskCompleted, "0.25", "", 60)}}},
+		"not started once": {answers: map[string][]saga.Answer{"kid": {{Code: "not_started"}, report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
+		"never started":    {answers: map[string][]saga.Answer{"kid": {{Code: "definition_not_found", Final: true}}}},
+		"in doubt once":    {answers: map[string][]saga.Answer{"kid": {{Sent: true, Code: "connection"}, report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.answers["more"] = more
+			src := parent
+			if tt.output != "" {
+				src = strings.Replace(src, "initial: 1s}}", "initial: 1s}, output: \""+tt.output+"\"}", 1)
+			}
+			got, err := replay.Against(parse(t, src), id, record(t, src, tt.answers), replay.Options{})
+			if err != nil || got.Verdict != replay.Same {
+				t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Detail, err)
+			}
+		})
+	}
+}
+
 // Sagas that are still running, and sessions, cannot be replayed.
 func TestNotReplayed(t *testing.T) {
 	records := record(t, order, nil)
