@@ -47,7 +47,7 @@ type Verdict string
 // The verdicts. They are part of the public contract.
 const (
 	Same          Verdict = "same"
-	OtherRequest  Verdict = "other-request"  // a request differs, is missing, or is recorded and not made
+	OtherRequest  Verdict = "other-request"  // a request or a wait differs, is missing, or is recorded and not made
 	NeverAnswered Verdict = "never-answered" // the definition needs an answer that the journal does not have
 	OtherEnd      Verdict = "other-end"      // the saga ends otherwise, or could not have been started
 	OtherCost     Verdict = "other-cost"     // all is the same, except what it costs
@@ -149,6 +149,7 @@ type recording struct {
 	order    []attempt                    // the attempts with a request, in the journal's order
 	inputs   []*input                     // in the journal's order
 	times    map[moment][]*journal.Record // the records that are not used up, by what they say
+	asked    []string                     // the paths of waits, in the journal's order
 	emitted  []string                     // the paths of emit steps, in the journal's order
 	costs    []string                     // of the outcomes
 	timers   map[timer][]*journal.Record  // that fired and are not used up
@@ -248,6 +249,7 @@ func (r *recording) add(rec *journal.Record) error {
 		r.plan(rec.Path, d.WakeAt)
 		switch {
 		case d.Awaited != nil:
+			r.asked = append(r.asked, rec.Path)
 			r.awaited[rec.Path] = append(r.awaited[rec.Path], d.Awaited)
 		case rec.Attempt > 0:
 			r.intents[at] = rec

@@ -130,6 +130,11 @@ func TestVerdicts(t *testing.T) {
 	// The timeouts pass before the decision, and before the end, if they count from the times of
 	// records.
 	tight := changed(t, "saga: order", "saga: order\ntimeout: 10m11s", "timeout: 1h", "timeout: 1s")
+	const approval = "  - {id: ok, approval: {title: \"Charge ${input.amount}?\", show: {amount: \"${input.amount}\"}}, timeout: 1h}\n"
+	unnamed := changed(t, `, by: "${steps.ok.output.by}"`, "")
+	signal := changed(t, "  - {id: rest", "  - {id: go, signal: go, timeout: 1h, on_error: continue}\n  - {id: rest")
+	waited := func() []journal.Record { return record(t, signal, nil) }
+	unread := func() []journal.Record { return record(t, unnamed, nil) }
 	late := func() []journal.Record { return recordLate(t, 4*time.Second, tight, nil) }
 	for _, tt := range []struct {
 		name     string
@@ -155,6 +160,9 @@ func TestVerdicts(t *testing.T) {
 		{name: "a request less", records: happy, src: changed(t, "id: reserve,", "id: reserve, when: \"false\","), verdict: replay.OtherRequest, path: "reserve"},
 		{name: "a step more", records: happy, src: changed(t, "  - {id: told", "  - {id: mail, http: \"POST https://mail.example/mails\", body: {}}\n  - {id: told"), verdict: replay.NeverAnswered, path: "mail"},
 		{name: "an approval more", records: happy, src: changed(t, "  - {id: rest", "  - {id: again, approval: {title: Sure?}}\n  - {id: rest"), verdict: replay.NeverAnswered, path: "again"},
+		{name: "an approval less", records: unread, src: strings.Replace(unnamed, approval, "", 1), verdict: replay.OtherRequest, path: "ok"},
+		{name: "unchanged, a signal", records: waited, src: signal, verdict: replay.Same},
+		{name: "a signal less", records: waited, src: order, verdict: replay.OtherRequest, path: "go"},
 		{name: "a longer sleep", records: happy, src: changed(t, "sleep: 10m", "sleep: 1h"), verdict: replay.Same},
 		{name: "more attempts", records: declined, src: changed(t, "retry: 2,", "retry: {attempts: 3, on: [402]},"), verdict: replay.NeverAnswered, path: "charge"},
 		{name: "a shorter timeout", records: happy, src: changed(t, "saga: order", "saga: order\ntimeout: 5m"), verdict: replay.NeverAnswered, path: "reserve"},

@@ -363,6 +363,14 @@ func withoutHash(a *saga.Awaited) saga.Awaited {
 	return out
 }
 
+// waitName names what a step waits for.
+func waitName(a *saga.Awaited) string {
+	if a.Approval != nil {
+		return "approval"
+	}
+	return "signal " + a.Signal
+}
+
 // compareEvent compares the event of an emit step with the recorded one, except for its time and
 // its trace.
 func (r *run) compareEvent(path string, now json.RawMessage) error {
@@ -405,6 +413,13 @@ func (r *run) compare() (Result, error) {
 			request, err := requestOf(r.rec.intents[at])
 			res.Verdict, res.Path, res.Way, res.Was, res.Detail = OtherRequest, at.path, at.way, saga.Encode(request), "the recorded request of "+at.path+" is not made"
 			return res, err
+		}
+	}
+	for _, path := range r.rec.asked {
+		if n, all := r.asked[path], r.rec.awaited[path]; n < len(all) {
+			was := withoutHash(all[n])
+			res.Verdict, res.Path, res.Way, res.Was, res.Detail = OtherRequest, path, journal.Do, saga.Encode(was), "step "+path+" does not wait for the recorded "+waitName(&was)
+			return res, nil
 		}
 	}
 	for _, path := range r.rec.emitted {
