@@ -49,7 +49,7 @@ type run struct {
 	here   bool // the lane runs the saga
 	err    error
 
-	keys     map[string]string        // of forward requests, by path
+	keys     map[string]endpointKey   // of forward requests, by path
 	sends    map[place]int            // requests by step
 	order    []place                  // the steps that sent requests, in their order
 	turns    map[string]int           // requests by the id of the step
@@ -104,7 +104,7 @@ func (p *plan) drive(cancel string, faults ...Fault) (*run, error) {
 
 // newRun returns a saga that has not started.
 func (p *plan) newRun(cancel string, faults ...Fault) *run {
-	r := &run{p: p, cancel: cancel, now: epoch, ledger: newLedger(p.o.Ledger), keys: make(map[string]string), sends: make(map[place]int),
+	r := &run{p: p, cancel: cancel, now: epoch, ledger: newLedger(p.o.Ledger), keys: make(map[string]endpointKey), sends: make(map[place]int),
 		turns: make(map[string]int), outcome: make(map[string]journal.Class), asked: make(map[uuid.UUID]bool)}
 	for _, f := range faults {
 		r.strikes = append(r.strikes, &strike{Fault: f})
@@ -415,7 +415,7 @@ func (r *run) perform(send machine.Send) {
 		return
 	}
 	if send.Way == journal.Do {
-		r.keys[send.Path] = send.Key
+		r.keys[send.Path] = keyOf(&send)
 		r.stop(send.Path)
 	}
 	s := r.strike(send.Path, send.Way)
@@ -498,7 +498,7 @@ func inForm(q saga.Request, body json.RawMessage) json.RawMessage {
 func (r *run) status(path string) saga.Answer {
 	step := r.p.def.Step(path)
 	e := r.ledger.found(r.keys[path])
-	roots := map[string]any{"key": r.keys[path], "input": r.p.input, "vars": r.p.vars}
+	roots := map[string]any{"key": r.keys[path].key, "input": r.p.input, "vars": r.p.vars}
 	doc, ok := r.p.answers.status(path, step.InDoubt.Verify, roots, e)
 	if !ok {
 		r.p.note("no made-up answer fits the status check of %s: give one with --stubs, as {%q: {\"found\": …, \"missing\": …}}", step.ID, saga.QueryPath(step.ID))
@@ -511,7 +511,7 @@ func (r *run) task(t journal.Task) {
 	send := machine.Send{Path: t.Path, Way: t.Way, Attempt: t.Attempt, Key: t.Key, Request: saga.Request{Task: &saga.TaskRequest{Type: t.Type, Input: t.Input}}}
 	r.sent(place{t.Path, t.Way})
 	if t.Way == journal.Do {
-		r.keys[t.Path] = t.Key
+		r.keys[t.Path] = keyOf(&send)
 		r.after(0, func() { r.stop(t.Path) })
 	}
 	end := func(d time.Duration, res saga.TaskResult) {
@@ -519,13 +519,16 @@ func (r *run) task(t journal.Task) {
 			r.send(saga.Command{Do: saga.EndTask{Way: t.Way, Attempt: t.Attempt, Result: res}, Path: t.Path})
 		})
 	}
+	failed := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "made_up", Title: "made up by recourse test"}}
 	done := func() {
 		r.after(latency, func() {
-			a := r.reach(&send)
-			r.send(saga.Command{Do: saga.EndTask{Way: t.Way, Attempt: t.Attempt, Result: saga.TaskResult{Outcome: saga.TaskCompleted, Output: a.Body}}, Path: t.Path})
+			a, res := r.reach(&send), saga.TaskResult{Outcome: saga.TaskCompleted}
+			if res.Output = a.Body; a.Status >= 400 {
+				res = failed
+			}
+			r.send(saga.Command{Do: saga.EndTask{Way: t.Way, Attempt: t.Attempt, Result: res}, Path: t.Path})
 		})
 	}
-	failed := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "made_up", Title: "made up by recourse test"}}
 	expired := saga.TaskResult{Outcome: string(journal.TaskExpired)}
 	s := r.strike(t.Path, t.Way)
 	if s == nil {

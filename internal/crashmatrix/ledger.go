@@ -1,8 +1,9 @@
 package crashmatrix
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-
 	"strings"
 	"time"
 
@@ -22,11 +23,25 @@ const (
 	Never      Honours = "ignores"
 )
 
+// endpointKey is an idempotency key at the endpoint that it was sent to. Services keep the keys of
+// each endpoint separately.
+type endpointKey struct{ key, endpoint string }
+
+func keyOf(send *machine.Send) endpointKey {
+	return endpointKey{send.Key, send.Request.String()}
+}
+
+// answered is a request's payload, and the answer to it.
+type answered struct {
+	payload json.RawMessage
+	answer  saga.Answer
+}
+
 // effect is an effect of a request of a step.
 type effect struct {
 	path   string
-	key    string // of the request
-	id     string // a text in the answer that names the effect
+	from   endpointKey // of the request
+	id     string      // a text in the answer that names the effect
 	answer saga.Answer
 	undone bool
 	at     time.Time
@@ -36,15 +51,14 @@ type effect struct {
 type ledger struct {
 	honours Honours
 	effects []*effect
-	byKey   map[string]*effect     // of the services that honour keys
-	undos   map[string]saga.Answer // answers to compensations, by key, likewise
-	twice   map[string]bool        // paths of steps that were undone twice
+	known   map[endpointKey]answered // of the services that recognise repetitions
+	twice   map[string]bool          // paths of steps that were undone twice
 	undone  int
 	n       int
 }
 
 func newLedger(h Honours) *ledger {
-	return &ledger{honours: h, byKey: make(map[string]*effect), undos: make(map[string]saga.Answer), twice: make(map[string]bool)}
+	return &ledger{honours: h, known: make(map[endpointKey]answered), twice: make(map[string]bool)}
 }
 
 // honoured reports whether the remote service recognises a repetition of a request.
@@ -54,10 +68,39 @@ func (l *ledger) honoured(step *saga.Step, r *saga.Request) bool {
 		return true
 	case r.Method == "PUT" || r.Method == "DELETE": // RFC 9110, section 9.2.2: the second has no further effect
 		return true
-	case l.honours == AsDeclared:
+	}
+	return l.keyed(step)
+}
+
+// keyed reports whether the remote service honours the key of a step.
+func (l *ledger) keyed(step *saga.Step) bool {
+	if l.honours == AsDeclared {
 		return step.Idempotency.In != idempotency.None
 	}
 	return l.honours == Always
+}
+
+// repeated returns the answer to a request whose key the service has seen. For the same request, it
+// is the first answer. Another request with the same key is refused, as the IETF's draft of the
+// header Idempotency-Key says. ok is false for a request that takes effect.
+func (l *ledger) repeated(step *saga.Step, send *machine.Send) (_ saga.Answer, ok bool) {
+	before, ok := l.known[keyOf(send)]
+	switch {
+	case !ok || !l.honoured(step, &send.Request):
+		return saga.Answer{}, false
+	case bytes.Equal(before.payload, send.Request.Payload()):
+		return before.answer, true
+	case send.Request.Child != nil || !l.keyed(step): // a child has no key; PUT writes another value
+		return saga.Answer{}, false
+	}
+	return saga.Answer{Sent: true, Status: 422, Body: json.RawMessage(`{"title":"the key came with another request before"}`)}, true
+}
+
+// remember notes the answer to a request.
+func (l *ledger) remember(step *saga.Step, send *machine.Send, answer saga.Answer) {
+	if l.honoured(step, &send.Request) {
+		l.known[keyOf(send)] = answered{send.Request.Payload(), answer}
+	}
 }
 
 // arrive makes a forward request take effect, and returns its answer. made makes up the answer of a
@@ -66,25 +109,21 @@ func (l *ledger) arrive(step *saga.Step, send *machine.Send, now time.Time, made
 	if call, ok := step.Body.(saga.Call); ok && call.ReadOnly() {
 		return made("")
 	}
-	honoured := l.honoured(step, &send.Request)
-	if e := l.byKey[send.Key]; honoured && e != nil {
-		return e.answer
+	if a, ok := l.repeated(step, send); ok {
+		return a
 	}
 	l.n++
-	e := &effect{path: send.Path, key: send.Key, id: fmt.Sprintf("fx%04d", l.n), at: now}
+	e := &effect{path: send.Path, from: keyOf(send), id: fmt.Sprintf("fx%04d", l.n), at: now}
 	e.answer = made(e.id)
 	l.effects = append(l.effects, e)
-	if honoured {
-		l.byKey[send.Key] = e
-	}
+	l.remember(step, send, e.answer)
 	return e.answer
 }
 
 // revert makes a compensation take effect. It undoes the effects of its step that its request
 // names, by their id or key, or all of them if it names none.
 func (l *ledger) revert(step *saga.Step, send *machine.Send, answer saga.Answer) saga.Answer {
-	honoured := l.honoured(step, &send.Request)
-	if a, ok := l.undos[send.Key]; honoured && ok {
+	if a, ok := l.repeated(step, send); ok {
 		return a
 	}
 	text := send.Request.URL + string(send.Request.Payload())
@@ -94,7 +133,7 @@ func (l *ledger) revert(step *saga.Step, send *machine.Send, answer saga.Answer)
 			continue
 		}
 		own = append(own, e)
-		if strings.Contains(text, e.id) || strings.Contains(text, e.key) {
+		if strings.Contains(text, e.id) || strings.Contains(text, e.from.key) {
 			named = append(named, e)
 		}
 	}
@@ -110,17 +149,17 @@ func (l *ledger) revert(step *saga.Step, send *machine.Send, answer saga.Answer)
 		e.undone = true
 		l.undone++
 	}
-	if again > 0 && again == len(named) && !honoured {
+	if again > 0 && again == len(named) && !l.honoured(step, &send.Request) {
 		l.twice[send.Path] = true
 	}
-	l.undos[send.Key] = answer
+	l.remember(step, send, answer)
 	return answer
 }
 
-// found returns the effect of a key that was not undone; nil: there is none.
-func (l *ledger) found(key string) *effect {
+// found returns the effect of a request that was not undone; nil: there is none.
+func (l *ledger) found(from endpointKey) *effect {
 	for _, e := range l.effects {
-		if e.key == key && !e.undone {
+		if e.from == from && !e.undone {
 			return e
 		}
 	}

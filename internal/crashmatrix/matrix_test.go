@@ -356,3 +356,56 @@ steps:
 		}
 	}
 }
+
+// A service keeps the keys of each endpoint separately. Two steps whose own key is the same text
+// have two effects if they send to different addresses, and the one without a compensation stays.
+// At the same address the service refuses the key with another body, and repeats its answer to the
+// same request.
+func TestKeyOfTwoSteps(t *testing.T) {
+	src := `saga: pair
+input: {order: string}
+steps:
+  - id: hold
+    http: POST https://a.example/holds
+    body: {n: 1}
+    idempotency: {header: Idempotency-Key, key: "${input.order}"}
+    in_doubt: retry
+    compensate: {http: "POST https://a.example/holds/${output.id}/release"}
+  - id: ship
+    http: POST https://a.example/orders
+    body: {n: 2}
+    idempotency: {header: Idempotency-Key, key: "${input.order}"}
+    in_doubt: retry
+  - id: last
+    http: PUT https://a.example/last
+`
+	m := matrix(t, src, crashmatrix.Options{})
+	if m.Rows[0].Effects != 3 || !find(m, "last do 400: stranded") {
+		t.Errorf("different addresses: %+v %v", m.Rows[0], m.Counts)
+	}
+	same := strings.Replace(src, "a.example/orders", "a.example/holds", 1)
+	m = matrix(t, same, crashmatrix.Options{})
+	if m.Rows[0].End != saga.Compensated || len(m.Notes) == 0 || !strings.Contains(strings.Join(m.Notes, "\n"), "the key came with another request before") {
+		t.Errorf("another body: %+v %v", m.Rows[0], m.Notes)
+	}
+	m = matrix(t, strings.Replace(same, "{n: 2}", "{n: 1}", 1), crashmatrix.Options{})
+	if m.Rows[0].End != saga.Succeeded || m.Rows[0].Effects != 2 || len(m.Notes) > 0 {
+		t.Errorf("the same request: %+v %v", m.Rows[0], m.Notes)
+	}
+	undos := strings.Replace(src, `/release"}`, `/release", idempotency: {header: Idempotency-Key, key: "${input.order}-undo"}}`, 1)
+	undos = strings.Replace(undos, "    in_doubt: retry\n  - id: last", `    in_doubt: retry
+    compensate: {http: "POST https://a.example/orders/${output.id}/cancel", idempotency: {header: Idempotency-Key, key: "${input.order}-undo"}}
+  - id: last`, 1)
+	if m = matrix(t, undos, crashmatrix.Options{}); m.Faulty() || !find(m, "last do 400: ok") {
+		t.Errorf("compensations with one key: %v", m.Counts)
+	}
+	tasks := `saga: tasks
+input: {order: string}
+steps:
+  - {id: one, task: pack, input: {n: 1}, idempotency: {body: ref, key: "${input.order}"}, in_doubt: retry, compensate: {task: unpack}}
+  - {id: two, task: pack, input: {n: 2}, idempotency: {body: ref, key: "${input.order}"}, in_doubt: retry, compensate: {task: unpack}}
+`
+	if m = matrix(t, tasks, crashmatrix.Options{}); m.Rows[0].End != saga.Compensated || m.Faulty() {
+		t.Errorf("tasks: %+v %v", m.Rows[0], m.Counts)
+	}
+}
