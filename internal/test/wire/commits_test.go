@@ -178,7 +178,7 @@ func (w *wired) strike(s journal.Store, op operation, f wire.Fault) (struck int,
 			if err := w.again(s, a, f); err != nil {
 				return struck, fmt.Errorf("again, after %q: %w", first, err)
 			}
-			if done, err := a.done(w.bench); done || err != nil || !slices.Contains(passing, op.method) || time.Now().After(deadline) {
+			if done, err := a.settled(w.bench); done || err != nil || !slices.Contains(passing, op.method) || time.Now().After(deadline) {
 				break
 			}
 		}
@@ -224,7 +224,7 @@ func limited(limit time.Duration, do func(context.Context) error) error {
 // acknowledges checks the error that the caller got when the fault struck: if it is not ErrUnknown,
 // it says that nothing was done.
 func (a attempt) acknowledges(s journal.Store, got error, f wire.Fault) error {
-	done, err := a.done(s)
+	done, err := a.settled(s)
 	switch {
 	case err != nil:
 		return fmt.Errorf("after %v: %w", got, err)
@@ -236,6 +236,18 @@ func (a attempt) acknowledges(s journal.Store, got error, f wire.Fault) error {
 		return fmt.Errorf("it was not tried again: %w", got)
 	}
 	return nil
+}
+
+// settled reports whether it is done. done reads several times, and the server may commit what an
+// abandoned attempt gave it between two of these reads. There are at most two attempts, so what
+// disagrees a third time is wrong.
+func (a attempt) settled(s journal.Store) (done bool, err error) {
+	for range 3 {
+		if done, err = a.done(s); err == nil {
+			break
+		}
+	}
+	return done, err
 }
 
 // retried tells the refusals after which the whole transaction is to be tried again.
@@ -263,7 +275,7 @@ func (w *wired) again(s journal.Store, a attempt, f wire.Fault) error {
 
 // finished checks that it is done, once.
 func (a attempt) finished(s journal.Store) error {
-	done, err := a.done(s)
+	done, err := a.settled(s)
 	if err == nil && !done {
 		err = errors.New("it is not done")
 	}

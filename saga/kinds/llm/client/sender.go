@@ -23,6 +23,8 @@ const longest = time.Hour
 type Sender struct {
 	Config
 	out *egress.Sender
+	// drains is for how long the rest of a body is read after the end of its answer.
+	drains time.Duration
 }
 
 // NewSender returns a Sender. Close it when done.
@@ -34,7 +36,7 @@ func NewSender(cfg Config) *Sender {
 		cfg.Now = time.Now
 	}
 	cfg.Egress.MaxConnsPerHost = egress.Unlimited
-	return &Sender{cfg, egress.New(cfg.Egress)}
+	return &Sender{cfg, egress.New(cfg.Egress), 10 * time.Millisecond}
 }
 
 // Close closes the idle connections. Calls in flight continue.
@@ -83,20 +85,17 @@ func (s *Sender) Send(ctx context.Context, to *llm.Provider, r egress.Request, i
 		return a
 	}
 	silence.Stop()
-	drain(resp.Body, func() { cut(nil) })
+	s.drain(resp.Body, func() { cut(nil) })
 	return a
 }
 
-// How long, and how much, is read of a body after the end of its answer.
-const (
-	mostDrained = 4 << 10
-	drainFor    = 10 * time.Millisecond
-)
+// mostDrained limits the bytes that are read of a body after the end of its answer.
+const mostDrained = 4 << 10
 
 // drain reads a body to its end, so that its connection can be used again: a stream of events says
 // that it is over before the bytes are that end it. If the end does not come soon, cut ends it.
-func drain(body io.Reader, cut func()) {
-	late := time.AfterFunc(drainFor, cut)
+func (s *Sender) drain(body io.Reader, cut func()) {
+	late := time.AfterFunc(s.drains, cut)
 	defer late.Stop()
 	_, _ = io.CopyN(io.Discard, body, mostDrained) // a body that has not ended costs only its connection
 }
