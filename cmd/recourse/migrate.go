@@ -26,9 +26,14 @@ func (c *migrateUpCmd) Run(a *cli.App) error {
 	if err := a.During("migrating the database", func() error { return migrations.Up(a.Ctx, d) }); err != nil {
 		return database.Describe(c.Database, err)
 	}
+	return printStep(a, d, c.Database)
+}
+
+// printStep prints at which step the database is.
+func printStep(a *cli.App, d migrations.Database, url string) error {
 	at, _, err := migrations.Version(a.Ctx, d)
 	if err != nil {
-		return database.Describe(c.Database, err)
+		return database.Describe(url, err)
 	}
 	a.Printf("at step %d\n", at)
 	return nil
@@ -80,6 +85,5 @@ func (c *migrateDownCmd) Run(a *cli.App) error {
 	if err := a.During("undoing "+cli.Count(c.Steps, "step"), func() error { return migrations.Down(a.Ctx, d, c.Steps) }); err != nil {
 		return fmt.Errorf("migrate down: %w", database.Describe(c.Database, err))
 	}
-	a.Printf("%s undone\n", cli.Count(c.Steps, "step"))
-	return nil
+	return printStep(a, d, c.Database)
 }

@@ -29,6 +29,9 @@ func TestMigrate(t *testing.T) {
 	if r := run(t, nil, "keys", "list", "--database", db); r.code != cli.Failed || !strings.Contains(r.errOut, "recourse migrate up") {
 		t.Errorf("keys of an outdated database: exit %d: %s", r.code, r.errOut)
 	}
+	if down := ok(t, nil, "migrate", "down", "--steps", "999", "--force", "--database", db); down != "at step 0\n" {
+		t.Errorf("down by more steps than there are: %s", down)
+	}
 	serve(t, nil, "--database", db) // migrates by itself
 }
 

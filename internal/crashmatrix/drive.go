@@ -467,16 +467,17 @@ func (r *run) stop(path string) {
 func (r *run) reach(send *machine.Send) saga.Answer {
 	step := r.p.def.Step(send.Path)
 	of := body(step, send.Way)
+	a := saga.Answer{Sent: true, Status: 200}
+	if len(of.Expect.Status) > 0 {
+		a.Status = of.Expect.Status[0].From
+	}
 	if send.Way == journal.Undo {
-		return r.ledger.revert(of, send, saga.Answer{Sent: true, Status: 200, Body: inForm(send.Request, r.p.answers.body("", nil, "undo", 0))})
+		a.Body = inForm(send.Request, r.p.answers.body("", of.Expect.Schema, "undo", 0))
+		return r.ledger.revert(of, send, a)
 	}
 	return r.ledger.arrive(of, send, r.now, func(id string) saga.Answer {
 		r.turns[step.ID]++
 		turn := r.turns[step.ID] - 1
-		a := saga.Answer{Sent: true, Status: 200}
-		if len(of.Expect.Status) > 0 {
-			a.Status = of.Expect.Status[0].From
-		}
 		if _, model := of.Body.(saga.Modelled); model {
 			a.Body = r.p.answers.completion(send.Path, send.Request.Body, turn)
 		} else {

@@ -409,3 +409,21 @@ steps:
 		t.Errorf("tasks: %+v %v", m.Rows[0], m.Counts)
 	}
 }
+
+// The answer to a compensation has what the compensation expects, as the answer to a step does.
+func TestAnswerToACompensation(t *testing.T) {
+	src := `saga: undos
+steps:
+  - id: hold
+    http: POST https://a.example/holds
+    in_doubt: retry
+    compensate:
+      http: POST https://a.example/holds/${output.id}/release
+      expect: {status: 202, schema: {type: object, required: [released_by], properties: {released_by: {type: string}}}}
+  - id: last
+    http: PUT https://a.example/last
+`
+	if m := matrix(t, src, crashmatrix.Options{}); m.Faulty() || !find(m, "last do 400: ok") {
+		t.Errorf("%v %+v", m.Counts, m.Rows)
+	}
+}

@@ -33,8 +33,9 @@ type Plan struct {
 	// Saga is the id that the keys are derived from: the nil UUID. A real saga's keys differ.
 	Saga  string        `json:"saga"`
 	Steps []PlannedStep `json:"steps"`
-	// WorstCase is the sum over the forward steps of attempts × cost: the most that can be spent or
-	// reserved, if there is a limit; see Notes. If the budget is lower, it is the budget.
+	// WorstCase is the sum over the forward steps of attempts × cost. It may be more than the
+	// budget. A step that is retried without limit counts with one attempt, and a loop whose
+	// length is unknown with one iteration; Notes says so.
 	WorstCase string `json:"worst_case_cost"`
 	Currency  string `json:"currency,omitempty"`
 	Budget    string `json:"budget,omitempty"`

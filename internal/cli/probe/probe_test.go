@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -21,22 +22,28 @@ func TestUndoOfWhatMayHaveHappened(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answers []int // to the requests of the step; 0: the connection breaks off
 		undo    string
+		gone    int // the status of the answers to DELETE; 0: 204
+		expect  string
 		sent    string
 		result  finding
 		problem string
 	}{
-		"the first answer is lost":               {[]int{0}, byKey, "first, undo 1", undone, ""},
-		"the first answer is a 500":              {[]int{500}, byKey, "first, undo 1", undone, ""},
-		"the first request is refused":           {[]int{422}, byKey, "first", "", ""},
-		"the undo needs the answer that is lost": {[]int{0}, byOutput, "first", failed, "look for the effect by its key "},
-		"the second answer is lost":              {[]int{201, 0, 409}, byKey, "first, second, other body, undo 1, undo 2", undone, ""},
-		"the answer to another body is a 500":    {[]int{201, 409, 500}, byKey, "first, second, other body, undo 1, undo 2", undone, ""},
-		"the key is honoured":                    {[]int{201, 201, 422}, byOutput, "first, second, other body, undo 1", undone, ""},
+		"the first answer is lost":               {[]int{0}, byKey, 0, "", "first, undo 1", undone, ""},
+		"the first answer is a 500":              {[]int{500}, byKey, 0, "", "first, undo 1", undone, ""},
+		"the first request is refused":           {[]int{422}, byKey, 0, "", "first", "", ""},
+		"the undo needs the answer that is lost": {[]int{0}, byOutput, 0, "", "first", failed, "look for the effect by its key "},
+		"the second answer is lost":              {[]int{201, 0, 409}, byKey, 0, "", "first, second, other body, undo 1, undo 2", undone, ""},
+		"the answer to another body is a 500":    {[]int{201, 409, 500}, byKey, 0, "", "first, second, other body, undo 1, undo 2", undone, ""},
+		"the key is honoured":                    {[]int{201, 201, 422}, byOutput, 0, "", "first, second, other body, undo 1", undone, ""},
+		"the undo finds nothing":                 {[]int{0}, byKey, 404, "", "first, undo 1", undone, ""},
+		"the undo is to find something":          {[]int{0}, byKey, 404, ", expect: {status: 204}", "first, undo 1", failed, "look for the effect by its key "},
+		"the undo is answered otherwise":         {[]int{0}, byKey, 200, ", expect: {that: result.body.gone}", "first, undo 1", failed, "look for the effect by its key "},
+		"the undo is refused":                    {[]int{0}, byKey, 403, "", "first, undo 1", failed, "look for the effect by its key "},
 	} {
 		requests := 0
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodDelete {
-				w.WriteHeader(http.StatusNoContent)
+				w.WriteHeader(cmp.Or(tt.gone, http.StatusNoContent))
 				return
 			}
 			requests++
@@ -50,7 +57,7 @@ func TestUndoOfWhatMayHaveHappened(t *testing.T) {
 		}))
 		file := filepath.Join(t.TempDir(), "book.yaml")
 		text := "saga: book\nsteps:\n  - id: book\n    http: POST " + server.URL + "/bookings\n    body: {route: A-B}\n    in_doubt: retry\n" +
-			"    compensate: {http: \"DELETE " + server.URL + "/" + tt.undo + "\"}\n"
+			"    compensate: {http: \"DELETE " + server.URL + "/" + tt.undo + "\"" + tt.expect + "}\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

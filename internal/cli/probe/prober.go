@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -413,24 +414,23 @@ func (p *prober) compensate(what string, id uuid.UUID, a saga.Answer) error {
 			return err
 		}
 	}
-	var answer *saga.Answer
+	refused := fmt.Errorf("the machine does not run it (status %s)", m.Status())
 	err = drive(m, at, func(d machine.Dispatch) (saga.Answer, bool) {
 		if d.Send.Path != s.Path || d.Send.Way != journal.Undo {
 			return saga.Answer{}, false // no other request is sent
 		}
 		got := p.exchange(what, d.Send.Request)
-		answer = &got
+		switch outcome, err := m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, got, at, 0); {
+		case err != nil:
+			refused = err
+		case outcome.Class != journal.Succeeded:
+			refused = fmt.Errorf("it is %s: the answer was %d %s", outcome.Class, got.Status, got.Code)
+		default:
+			refused = nil
+		}
 		return got, false
 	})
-	switch {
-	case err != nil:
-		return err
-	case answer == nil:
-		return fmt.Errorf("the machine does not run it (status %s)", m.Status())
-	case answer.Code != "" || !p.step.Compensate.Expect.Holds(answer.Status) && answer.Status != 404 && answer.Status != 410:
-		return fmt.Errorf("it was answered with %d %s", answer.Status, answer.Code)
-	}
-	return nil
+	return cmp.Or(err, refused)
 }
 
 // otherBody changes one value of a body, but not the key in it. changed says how; "": it has no

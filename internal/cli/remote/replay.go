@@ -61,7 +61,7 @@ func (f ReplayFlags) Replay(a *cli.App, server ServerFlags, o cli.OutputFlag, fi
 	if todo[0].kind != "definition" {
 		return cli.Exit(cli.Usage, fmt.Errorf("%s is an action: sagas are replayed against a definition", file))
 	}
-	results, err := replaySagas(a, cl, todo[0], fields, f.Limit)
+	results, _, err := replaySagas(a, cl, todo[0], fields, f.Limit)
 	if err != nil {
 		return err
 	}
@@ -134,9 +134,10 @@ func refusedBy(results []Replayed, refused []replay.Verdict) (n int) {
 	return n
 }
 
-// replaySagas replays up to limit sagas. A definition that the server does not know has none.
-func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, limit int) ([]Replayed, error) {
-	all := []Replayed{}
+// replaySagas replays up to limit sagas, and counts those that were skipped. A definition that the
+// server does not know has none.
+func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, limit int) (all []Replayed, skipped int, err error) {
+	all = []Replayed{}
 	progress := a.Progress("replayed", limit)
 	defer progress.End()
 	cursor := ""
@@ -148,21 +149,22 @@ func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, li
 		}
 		doc, err := json.Marshal(body)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		r, err := cl.Do(Call{Method: http.MethodPost, Path: "/v1/definitions/" + url.PathEscape(p.name) + "/replay", Body: doc})
 		if Code(err) == "definition_not_found" {
-			return all, nil
+			return all, skipped, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		var page replayPage
 		if err := r.Into(&page); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		all = append(all, page.Data...)
 		progress.At(len(all))
+		skipped += len(page.Skipped)
 		for _, s := range page.Skipped {
 			progress.End()
 			a.Note("saga %s was skipped: %s", s.Saga, s.Detail)
@@ -171,7 +173,7 @@ func replaySagas(a *cli.App, cl *Client, p publishing, fields map[string]any, li
 			break
 		}
 	}
-	return all, nil
+	return all, skipped, nil
 }
 
 // printReplayed prints the results that differ, and how many sagas got each verdict.
@@ -207,9 +209,12 @@ func refuseDifferent(a *cli.App, cl *Client, todo []publishing, limit int, refus
 		if p.kind != "definition" {
 			continue
 		}
-		results, err := replaySagas(a, cl, p, nil, limit)
+		results, skipped, err := replaySagas(a, cl, p, nil, limit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
+		}
+		if len(results) == 0 && skipped > 0 {
+			return cli.Exit(cli.Failed, fmt.Errorf("%s: nothing was published: all %d sagas that have ended were skipped, so the text was not tried; to publish it as it is, apply it without --replay", p.file, skipped))
 		}
 		for _, r := range results {
 			if slices.Contains(refused, r.Verdict) {

@@ -65,3 +65,37 @@ func TestApplyDoesNotTakeEvery404ForANewDefinition(t *testing.T) {
 		}
 	}
 }
+
+// A replay of which every saga was skipped has tried nothing, so nothing is published.
+func TestApplyWithoutATrialPublishesNothing(t *testing.T) {
+	t.Parallel()
+	for page, publishes := range map[string]bool{
+		`{"data": [], "skipped": []}`: true,
+		`{"data": [], "skipped": [{"saga": "0193", "detail": "its journal has no contents"}]}`:                               false,
+		`{"data": [{"saga": "0194", "verdict": "same"}], "skipped": [{"saga": "0193", "detail": "its journal is too old"}]}`: true,
+	} {
+		published := false
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/replay"):
+				_, _ = io.WriteString(w, page)
+			case r.Method == http.MethodPut:
+				published = true
+				w.WriteHeader(http.StatusCreated)
+				_, _ = io.WriteString(w, `{"name": "a", "version": "v1"}`)
+			default:
+				_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
+			}
+		}))
+		defer server.Close()
+		path := filepath.Join(t.TempDir(), "a.yaml")
+		if err := os.WriteFile(path, []byte("saga: a\nsteps: [{id: a, set: 1}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+		err := (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{path}, Replay: 10}).Run(app)
+		if published != publishes || (err == nil) != publishes || err != nil && !strings.Contains(err.Error(), "without --replay") {
+			t.Errorf("%s: published %v, %v", page, published, err)
+		}
+	}
+}
