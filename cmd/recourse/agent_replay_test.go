@@ -191,6 +191,7 @@ func TestAgentReplayUnfinished(t *testing.T) {
 		"aborted, goes on":   {aborted, script(looks, refunds, more), cli.OK, "until it was aborted"},
 		"aborted, otherwise": {aborted, script(looks, strings.Replace(refunds, "1910", "5", 1)), cli.Failed, "refund[0] at /amount"},
 		"undone":             {undone, script(`{"call": "refund", "input": {"order": "o-3", "amount": 5}}, {"undo": "refund[0]"}, {"call": "refund", "input": {"order": "o-3", "amount": 5}}`), cli.OK, "the same: 2 calls"},
+		"not undone":         {undone, script(`{"call": "refund", "input": {"order": "o-3", "amount": 5}}, {"call": "refund", "input": {"order": "o-3", "amount": 5}}`), cli.Failed, "without the undo of refund[0]"},
 	} {
 		r := s.does(t, test.script, "agent", "replay", test.id)
 		if r.code != test.code || !strings.Contains(r.errOut, test.says) {

@@ -24,6 +24,9 @@ type step struct {
 	// inherited: a fork has it from its original. The agent in the fork need not have asked for it.
 	inherited bool
 	found     bool // the replayed agent has asked for it
+	// undone is how many records there are before the agent's request to undo it; 0: there is none
+	// that an agent that runs from its beginning makes.
+	undone int
 }
 
 // tracker knows what the session consists of, and what the replayed agent has asked for.
@@ -75,6 +78,9 @@ func (t *tracker) add(rec *journal.Record, before int, inherited bool) {
 	}
 	if d, ok := history.DataOf[saga.CommandData](rec); ok && d.Kind == (saga.UndoCall{}).Verb() && d.Actor == agentActor {
 		t.undone[rec.Path] = true
+		if s := t.byPath[rec.Path]; s != nil && !inherited {
+			s.undone = before
+		}
 	}
 	d, ok := history.DataOf[saga.CalledData](rec)
 	if !ok {
@@ -110,6 +116,11 @@ func (t *tracker) diverged(d saga.CalledData) {
 			s.expected = false
 		}
 	}
+	for _, s := range t.steps {
+		if s.undone > from.before {
+			s.undone = 0
+		}
+	}
 }
 
 // withoutFailed drops the requests to models that have failed, if the same request has an answer,
@@ -139,6 +150,17 @@ func (t *tracker) withoutFailed() {
 
 // missing reports whether the agent has to ask for the step, and has not.
 func (s *step) missing() bool { return s.expected && !s.inherited && !s.found }
+
+// notUndone returns the first step whose undo the agent has asked for in the recorded session, and
+// not in the replay; nil: there is none. t.mu is held.
+func (t *tracker) notUndone() *step {
+	for _, s := range t.steps {
+		if s.expected && !s.inherited && s.undone > 0 && !t.undos[s.path] {
+			return s
+		}
+	}
+	return nil
+}
 
 // next returns the first expected step that the agent has not asked for, among those that match;
 // nil: there is none. t.mu is held.
