@@ -523,8 +523,9 @@ func (r *run) task(t journal.Task) {
 	failed := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "made_up", Title: "made up by recourse test"}}
 	done := func() {
 		r.after(latency, func() {
-			a, res := r.reach(&send), saga.TaskResult{Outcome: saga.TaskCompleted}
-			if res.Output = a.Body; a.Status >= 400 {
+			a := r.reach(&send)
+			res := saga.TaskResult{Outcome: saga.TaskCompleted, Output: a.Body}
+			if a.Status >= 400 {
 				res = failed
 			}
 			r.send(saga.Command{Do: saga.EndTask{Way: t.Way, Attempt: t.Attempt, Result: res}, Path: t.Path})

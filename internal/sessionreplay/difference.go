@@ -251,11 +251,12 @@ func (r *Replay) Result() (Result, error) {
 			n++
 		}
 	}
-	if s := t.next(nil); s == nil && t.open == "" && r.end == journal.Committed { // it could have asked for all undos
+	if t.open == "" && r.end == journal.Committed { // it could have asked for every undo
 		if s := t.notUndone(); s != nil {
 			res.Difference = &Difference{Path: s.path, Detail: "the agent has ended without the undo of " + describe(s)}
 		}
-	} else if s != nil {
+	}
+	if s := t.next(nil); s != nil {
 		res.Difference = &Difference{Path: s.path, Detail: "the agent has ended without " + describe(s)}
 		if n > 1 {
 			res.Difference.Detail += fmt.Sprintf(", and %d more of the recorded session", n-1)

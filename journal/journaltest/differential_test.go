@@ -131,12 +131,14 @@ func (w *world) clear(s journal.Store) error {
 		if err != nil {
 			return err
 		}
-		if live -= len(left); len(left) == 0 {
+		if len(left) == 0 {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("%d sagas of earlier runs are not due", live)
 			}
 			<-time.After(time.Millisecond)
+			continue
 		}
+		live -= len(left)
 		var batch []journal.Append
 		for _, c := range left {
 			a := journal.Append{Saga: c.Saga, Row: &journal.Row{Status: "left", EndedAt: time.UnixMilli(1)}, Release: true}

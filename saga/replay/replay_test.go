@@ -203,7 +203,7 @@ finally:
   - {id: more, run: kid, budget: {amount: 0.25 USD, tokens: 30}}
 `
 
-// What a child saga has cost, and may still cost, is taken from the journal.
+// A replay takes from the journal what a child saga has cost, and what it may still cost.
 func TestChildCost(t *testing.T) {
 	report := func(outcome, spent, kept string, tokens int64) saga.Answer {
 		c := &saga.ChildCost{Currency: "USD", Spent: spent, Reserved: kept, Tokens: saga.TokensView{Input: tokens}}

@@ -414,23 +414,26 @@ func (p *prober) compensate(what string, id uuid.UUID, a saga.Answer) error {
 			return err
 		}
 	}
-	refused := fmt.Errorf("the machine does not run it (status %s)", m.Status())
+	var answer saga.Answer
+	var outcome machine.Draft
+	var wrong error
 	err = drive(m, at, func(d machine.Dispatch) (saga.Answer, bool) {
 		if d.Send.Path != s.Path || d.Send.Way != journal.Undo {
 			return saga.Answer{}, false // no other request is sent
 		}
-		got := p.exchange(what, d.Send.Request)
-		switch outcome, err := m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, got, at, 0); {
-		case err != nil:
-			refused = err
-		case outcome.Class != journal.Succeeded:
-			refused = fmt.Errorf("it is %s: the answer was %d %s", outcome.Class, got.Status, got.Code)
-		default:
-			refused = nil
-		}
-		return got, false
+		answer = p.exchange(what, d.Send.Request)
+		outcome, wrong = m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, answer, at, 0)
+		return answer, false
 	})
-	return cmp.Or(err, refused)
+	switch err := cmp.Or(err, wrong); {
+	case err != nil:
+		return err
+	case outcome.Class == "":
+		return fmt.Errorf("the machine does not run it (status %s)", m.Status())
+	case outcome.Class != journal.Succeeded:
+		return fmt.Errorf("it is %s: the answer was %d %s", outcome.Class, answer.Status, answer.Code)
+	}
+	return nil
 }
 
 // otherBody changes one value of a body, but not the key in it. changed says how; "": it has no

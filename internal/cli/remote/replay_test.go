@@ -39,27 +39,7 @@ func TestReplayThatReplaysNothing(t *testing.T) {
 func TestApplyDoesNotTakeEvery404ForANewDefinition(t *testing.T) {
 	t.Parallel()
 	for code, publishes := range map[string]bool{"route_not_found": false, "definition_not_found": true} {
-		published := false
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case strings.HasSuffix(r.URL.Path, "/replay"):
-				w.WriteHeader(http.StatusNotFound)
-				_, _ = io.WriteString(w, `{"type": "urn:recourse:problem:`+code+`", "title": "not found", "status": 404, "detail": "not here"}`)
-			case r.Method == http.MethodPut:
-				published = true
-				w.WriteHeader(http.StatusCreated)
-				_, _ = io.WriteString(w, `{"name": "a", "version": "v1"}`)
-			default:
-				_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
-			}
-		}))
-		defer server.Close()
-		path := filepath.Join(t.TempDir(), "a.yaml")
-		if err := os.WriteFile(path, []byte("saga: a\nsteps: [{id: a, set: 1}]\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
-		err := (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{path}, Replay: 10, RefuseOn: []string{"other-end"}}).Run(app)
+		published, err := applyAfter(t, http.StatusNotFound, `{"type": "urn:recourse:problem:`+code+`", "title": "not found", "status": 404, "detail": "not here"}`)
 		if published != publishes || (err == nil) != publishes {
 			t.Errorf("%s: published %v, %v", code, published, err)
 		}
@@ -74,28 +54,36 @@ func TestApplyWithoutATrialPublishesNothing(t *testing.T) {
 		`{"data": [], "skipped": [{"saga": "0193", "detail": "its journal has no contents"}]}`:                               false,
 		`{"data": [{"saga": "0194", "verdict": "same"}], "skipped": [{"saga": "0193", "detail": "its journal is too old"}]}`: true,
 	} {
-		published := false
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case strings.HasSuffix(r.URL.Path, "/replay"):
-				_, _ = io.WriteString(w, page)
-			case r.Method == http.MethodPut:
-				published = true
-				w.WriteHeader(http.StatusCreated)
-				_, _ = io.WriteString(w, `{"name": "a", "version": "v1"}`)
-			default:
-				_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
-			}
-		}))
-		defer server.Close()
-		path := filepath.Join(t.TempDir(), "a.yaml")
-		if err := os.WriteFile(path, []byte("saga: a\nsteps: [{id: a, set: 1}]\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
-		err := (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{path}, Replay: 10}).Run(app)
+		published, err := applyAfter(t, http.StatusOK, page)
 		if published != publishes || (err == nil) != publishes || err != nil && !strings.Contains(err.Error(), "without --replay") {
 			t.Errorf("%s: published %v, %v", page, published, err)
 		}
 	}
+}
+
+// applyAfter applies a definition, after a replay to which the server answers with a status and a
+// body, and reports whether the definition was published.
+func applyAfter(t *testing.T, status int, replay string) (published bool, err error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/replay"):
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, replay)
+		case r.Method == http.MethodPut:
+			published = true
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"name": "a", "version": "v1"}`)
+		default:
+			_, _ = io.WriteString(w, `{"ok": true, "errors": [], "warnings": []}`)
+		}
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(path, []byte("saga: a\nsteps: [{id: a, set: 1}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	app := cli.New(t.Context(), nil, strings.NewReader(""), io.Discard, io.Discard)
+	err = (&applyDefinitions{ServerFlags: ServerFlags{Server: server.URL}, OutputFlag: cli.OutputFlag{Output: "text"}, Paths: []string{path}, Replay: 10, RefuseOn: []string{"other-end"}}).Run(app)
+	return published, err
 }
