@@ -123,5 +123,5 @@ func checkReserved(wanted, part *saga.BudgetData) error {
 }
 
 func parentEnded(id uuid.UUID) *problem {
-	return fail(machine.CodeParentEnded, "saga %s is ending, is being undone, or has ended: open the session without `parent`, or with another one", id).of(id)
+	return fail(saga.CodeParentEnded, "saga %s is ending, is being undone, or has ended: open the session without `parent`, or with another one", id).of(id)
 }

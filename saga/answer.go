@@ -72,6 +72,11 @@ const Spawned = "spawned"
 // NoSaga is the code of the answer to a request to undo a saga that does not exist.
 const NoSaga = "saga_not_found"
 
+// CodeParentEnded is the code of a refusal: the saga that a child saga or a session was to belong
+// to is ending, or has ended. A child did not exist then, so no earlier attempt has started it, and
+// none will.
+const CodeParentEnded = "parent_ended"
+
 // CodeSecretMissing is the code of an [Answer] and of a failure: a secret does not exist, or the
 // request may not use it there. Nothing was sent.
 const CodeSecretMissing = "secret_missing"

@@ -62,7 +62,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	case m.guest(o.Key) != nil:
 		return o, refusal("reserved", "a part of the budget is reserved for this session already", "")
 	case m.undoing || m.reason != nil || m.forward.over() || m.session != nil && m.open() != nil:
-		return o, refusal(CodeParentEnded, "the parent is ending, or is being undone", "open the session without `parent`, or with another one")
+		return o, refusal(saga.CodeParentEnded, "the parent is ending, or is being undone", "open the session without `parent`, or with another one")
 	case m.paused:
 		return o, refusal("paused", "the parent is paused", "open the session when a person has resumed its parent")
 	case m.forked != nil && m.forked.effects != saga.RealEffects:
@@ -163,9 +163,6 @@ func (m *Machine) countGuests(b *saga.BudgetData) {
 		m.tokens.reserved += u.Output
 	}
 }
-
-// CodeParentEnded is the code of the refusal of a Reserve by a saga that has reached its end.
-const CodeParentEnded = "parent_ended"
 
 func wrongPart(why string) *Refusal {
 	r := refusal("bad_budget", "the session's budget cannot be reserved", why)

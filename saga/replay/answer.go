@@ -5,14 +5,22 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/history"
 	"recourse/saga/machine"
 )
+
+// unknown is how much later than its record's time an answer without a retry is taken to have come.
+// A retry may have been too late for a deadline or the key's window only by its jitter, or by what
+// the node did not know of the store's clock, and the journal has neither.
+const unknown = 2 * time.Second
 
 // answer lets the definition judge the recorded answer to a request, and appends the outcome.
 func (r *run) answer(s machine.Send, rec *journal.Record) error {
@@ -21,14 +29,15 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 		return fmt.Errorf("record %d: %w", rec.Seq, saga.ErrUnreadable)
 	}
 	r.use(rec)
-	a, ok := answerOf(rec, s, &d)
+	class := r.classOf(rec, s, &d)
+	a, ok := answerOf(class, s, &d)
 	if s.Request.Child != nil {
 		if a.Report == nil {
 			a.Report = &saga.Report{}
 		}
 		a.Report.Child = r.m.ChildCost(s.Path, &d)
 		// A child reports no failure as transient: it was not started, and may be started later.
-		a.Sent, a.Final = a.Sent && rec.Class != journal.Transient, rec.Class == journal.Refused
+		a.Sent, a.Final = a.Sent && class != journal.Transient && a.Code != saga.CodeParentEnded, class == journal.Refused
 	}
 	if was := r.rec.intents[attempt{s.Path, s.Way, s.Attempt}]; s.Request.Tool != nil && was != nil {
 		a = r.toolAnswer(a, was, &d)
@@ -36,25 +45,72 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 	if _, check := saga.SplitQuery(s.Path); check || !ok {
 		return r.append(machine.Draft{Kind: journal.Outcome, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Generation: s.Generation, Class: rec.Class, Data: d})
 	}
+	at, random := r.now.Add(unknown), uint64(math.MaxUint64)
+	a.RetryAfter = retry.After(a.Headers["retry-after"], rec.At)
 	if d.RetryAt != nil {
-		a.RetryAfter = max(0, d.RetryAt.Sub(r.now)) // so the delay is the recorded one, jitter included
+		at, a.RetryAfter = r.now, max(0, d.RetryAt.Sub(r.now)) // so the delay is the recorded one, jitter included
 	}
-	draft, err := r.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, r.now, 0)
+	if d.Next == saga.NextRetry {
+		random = 0
+	}
+	draft, err := r.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, at, random)
 	if err != nil {
 		return err
 	}
 	return r.append(draft)
 }
 
+// classOf returns the class of the answer itself. A refusal after an attempt in doubt is recorded
+// as in doubt, because the earlier attempt may have taken effect.
+func (r *run) classOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) journal.Class {
+	if rec.Class != journal.InDoubt || d.Next == saga.NextRetry {
+		return rec.Class
+	}
+	for n := s.Attempt - 1; n > 0; n-- {
+		earlier := r.rec.outcomes[attempt{s.Path, s.Way, n}]
+		if earlier == nil || earlier.Generation != rec.Generation {
+			break
+		}
+		if earlier.Class == journal.InDoubt && refusal(s, d) {
+			return journal.Refused
+		}
+	}
+	return rec.Class
+}
+
 // unsent are codes of answers to requests of which no byte left the process.
 var unsent = []string{"dns", "tls", "egress_denied", saga.CodeSecretMissing, "url_invalid", "request_invalid", "not_sent", saga.CodeWithdrawn}
+
+// refusedUnsent are those of them with which the request is refused, not retried.
+var refusedUnsent = []string{"egress_denied", "url_invalid", "request_invalid", "mcp_tool_missing", "mcp_tool_writes"}
+
+// withoutEffect are codes of answers of MCP servers that have done nothing. They have no status.
+var withoutEffect = []string{"mcp_refused", "mcp_session_ended"}
 
 // cut are codes of answers whose head arrived, and whose body did not arrive or could not be read.
 var cut = []string{"body_cut", "body_too_large", "body_invalid"}
 
-// answerOf returns the answer that an outcome was made from. ok is false if the journal does not
-// have enough of it.
-func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.Answer, ok bool) {
+// unanswered are codes of failures that no worker and no child has reported.
+var unanswered = []string{"connection", "timeout", saga.Interrupted, saga.CodeHeartbeatLost}
+
+// refusal reports whether the failure of an attempt, which came after one in doubt, says that this
+// attempt had no effect. Of a report, the journal does not say it: if what follows is not another
+// attempt, refusals and doubts are treated alike.
+func refusal(s machine.Send, d *saga.OutcomeData) bool {
+	if d.Error == nil {
+		return false
+	}
+	if s.Request.Task != nil || s.Request.Child != nil {
+		// A child may report the same codes, such as that of its own timeout, and with them its
+		// cost.
+		return d.Cost != "" || !slices.Contains(unanswered, d.Error.Code)
+	}
+	return d.StatusCode == 0 && slices.Contains(refusedUnsent, d.Error.Code)
+}
+
+// answerOf returns the answer that an outcome was made from. The class is that of the answer. ok is
+// false if the journal does not have enough of it.
+func answerOf(class journal.Class, s machine.Send, d *saga.OutcomeData) (a saga.Answer, ok bool) {
 	a = saga.Answer{Sent: true, Status: d.StatusCode}
 	if d.Error != nil {
 		a.Detail = d.Error.Detail
@@ -64,7 +120,7 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 		return a, true
 	}
 	if (s.Request.Task != nil || s.Request.Child != nil) && d.Result == nil {
-		return reported(rec, a, d), true
+		return reported(class, a, d), true
 	}
 	if a.Status == 0 {
 		if d.Error != nil {
@@ -73,7 +129,7 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 		// A write without an answer is either in doubt or was not sent. A read is never in doubt;
 		// if its cost is unknown, it was sent.
 		read := s.Request.Method == "GET" || s.Request.Method == "HEAD"
-		a.Sent = rec.Class == journal.InDoubt || read && d.Cost != "0" && !slices.Contains(unsent, a.Code)
+		a.Sent = class == journal.InDoubt || slices.Contains(withoutEffect, a.Code) || read && d.Cost != "0" && !slices.Contains(unsent, a.Code)
 		return a, true
 	}
 	if d.Error != nil && slices.Contains(cut, d.Error.Code) {
@@ -92,7 +148,7 @@ func answerOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) (a saga.
 	}
 	a.Headers, a.Body = result.Headers, result.Body
 	if s.Request.Task != nil || s.Request.Child != nil {
-		a.Report = &saga.Report{Cost: d.Cost, InDoubt: rec.Class == journal.InDoubt}
+		a.Report = &saga.Report{Cost: d.Cost, InDoubt: class == journal.InDoubt}
 	}
 	return a, true
 }
@@ -122,9 +178,9 @@ func text(output json.RawMessage) []any {
 }
 
 // reported returns the answer that a worker or a child saga has given.
-func reported(rec *journal.Record, a saga.Answer, d *saga.OutcomeData) saga.Answer {
-	a.Report = &saga.Report{Cost: d.Cost, Retryable: rec.Class == journal.Transient, InDoubt: rec.Class == journal.InDoubt}
-	if rec.Class == journal.Succeeded {
+func reported(class journal.Class, a saga.Answer, d *saga.OutcomeData) saga.Answer {
+	a.Report = &saga.Report{Cost: d.Cost, Retryable: class == journal.Transient, InDoubt: class == journal.InDoubt}
+	if class == journal.Succeeded {
 		a.Body = bodyOf(d.Output)
 		return a
 	}

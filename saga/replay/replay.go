@@ -22,6 +22,9 @@ answered another request. So a difference in a request hides all later ones.
     `expect` or `output` that reads other headers finds none.
   - A journal keeps at most 16 KiB of the body of an answer that is not the step's output. Where it
     has left out a body, and for status checks, the recorded outcome is taken as it is.
+  - An answer after which the saga did not try again is taken to have come two seconds later than
+    recorded. A deadline or the key's window may have forbidden the retry only by the jitter of its
+    delay, or by what the node did not know of the store's clock, and the journal has neither.
   - Random numbers and times in set steps are those of the saga, but a step that is new, or has
     another path, gets others.
 */
@@ -240,6 +243,10 @@ func (r *recording) add(rec *journal.Record) error {
 	if err != nil {
 		return err
 	}
+	if d, ok := data.(*saga.CommandData); ok && d.Rejected != nil {
+		r.refused[rec.Seq] = true
+		return nil //nolint:nilerr // the refusal is part of what is replayed
+	}
 	at := attempt{rec.Path, rec.Way, rec.Attempt}
 	when := moment{rec.Kind, at}
 	r.times[when] = append(r.times[when], rec)
@@ -274,10 +281,6 @@ func (r *recording) add(rec *journal.Record) error {
 		message, _ := uuid.FromString(d.Message)
 		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: saga.Command{Do: saga.Signal{Name: d.Name, Data: d.Payload}, Actor: d.Actor, At: rec.At}})
 	case *saga.CommandData:
-		if d.Rejected != nil {
-			r.refused[rec.Seq] = true
-			return nil //nolint:nilerr // the refusal is part of what is replayed
-		}
 		message, _ := uuid.FromString(d.Message)
 		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: commandOf(rec, d)})
 	case *saga.FinishedData:

@@ -3,6 +3,7 @@ package replay_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -93,12 +94,16 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 			if list := answers[path]; len(list) > 0 {
 				a, answers[path] = list[0], list[1:]
 			}
-			add(m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now, 1<<63))
+			add(m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now.Add(span), 1<<63)) // as an engine does
 		case machine.WakeAt:
 			now = d.At
 			add(d.Woke, nil)
 		case machine.Escalate:
-			add(m.Validate(uuid.NewV5(id, "ok"), saga.Command{Do: saga.Approve{Shown: d.Entry.ShownHash}, Path: d.Entry.Path, Actor: "ann", Trusted: true, At: now}))
+			var do saga.Operation = saga.Approve{Shown: d.Entry.ShownHash}
+			if d.Entry.ShownHash == "" {
+				do = saga.Resolve{Outcome: "failed"}
+			}
+			add(m.Validate(uuid.NewV5(id, "ok"), saga.Command{Do: do, Path: d.Entry.Path, Reason: "looked", Actor: "ann", Trusted: true, At: now}))
 		}
 	}
 	t.Fatal("the saga does not end")
@@ -209,7 +214,13 @@ func TestChildCost(t *testing.T) {
 		c := &saga.ChildCost{Currency: "USD", Spent: spent, Reserved: kept, Tokens: saga.TokensView{Input: tokens}}
 		return (&saga.TaskResult{Outcome: outcome, Output: json.RawMessage(`{"id":"x"}`), Child: c}).Answer()
 	}
+	failed := func(code string) saga.Answer {
+		a := report(saga.TaskFailed, "0.10", "", 20)
+		a.Code = code
+		return a
+	}
 	declined := []saga.Answer{{Sent: true, Status: 402, Body: json.RawMessage("{}")}}
+	lost := saga.Answer{Sent: true, Code: "connection"}
 	more := []saga.Answer{report(saga.TaskCompleted, "0.01", "", 1)}
 	for name, tt := range map[string]struct {
 		answers map[string][]saga.Answer
@@ -221,7 +232,13 @@ func TestChildCost(t *testing.T) {
 		"undone":           {answers: map[string][]saga.Answer{"kid": {report(saga.TaskCompleted, "0.10", "0.05", 20)}, "pay": declined, "kid undo": {report(saga.TaskCompleted, "0.25", "", 60)}}},
 		"not started once": {answers: map[string][]saga.Answer{"kid": {{Code: "not_started"}, report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
 		"never started":    {answers: map[string][]saga.Answer{"kid": {{Code: "definition_not_found", Final: true}}}},
-		"in doubt once":    {answers: map[string][]saga.Answer{"kid": {{Sent: true, Code: "connection"}, report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
+		"in doubt once":    {answers: map[string][]saga.Answer{"kid": {lost, report(saga.TaskCompleted, "0.10", "0.05", 20)}}},
+
+		"doubt, then failed":       {answers: map[string][]saga.Answer{"kid": {lost, failed("step_failed")}}},
+		"doubt, then timed out":    {answers: map[string][]saga.Answer{"kid": {lost, failed("timeout")}}},
+		"doubt, then parent ended": {answers: map[string][]saga.Answer{"kid": {lost, {Code: saga.CodeParentEnded, Final: true}}}},
+		"doubt, then not found":    {answers: map[string][]saga.Answer{"kid": {lost, {Code: "definition_not_found", Final: true}}}},
+		"doubt to the end":         {answers: map[string][]saga.Answer{"kid": {lost, lost, lost}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.answers["more"] = more
@@ -234,6 +251,103 @@ func TestChildCost(t *testing.T) {
 				t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Detail, err)
 			}
 		})
+	}
+}
+
+// A refusal after an attempt in doubt is recorded as in doubt. A replay does not try it again, and
+// neither does it try again what a deadline or the key's window has ended.
+func TestRefusedInDoubt(t *testing.T) {
+	lost := saga.Answer{Sent: true, Code: "connection"}
+	const src = `
+saga: calls
+input: {amount: decimal}
+steps:
+  - id: call
+    %s
+    retry: {attempts: 5, initial: 10s}
+    %s
+    compensate: none
+`
+	const (
+		post = `http: "POST https://pay.example/charges"`
+		mcp  = "mcp: {server: crm, tool: charge}"
+		task = "task: charge"
+	)
+	for name, tt := range map[string]struct {
+		call, policy string
+		answers      []saga.Answer
+		span         time.Duration
+	}{
+		"egress":              {post, "", []saga.Answer{lost, {Code: "egress_denied"}}, 0},
+		"egress, failed":      {post, "in_doubt: fail", []saga.Answer{lost, {Code: "egress_denied"}}, 0},
+		"not sent":            {post, "", []saga.Answer{lost, {Code: "dns"}}, 0},
+		"deadline":            {post, "deadline: 10s", []saga.Answer{lost, lost}, 0},
+		"Retry-After":         {post, "deadline: 40s", []saga.Answer{{Sent: true, Status: 429, Headers: map[string]string{"retry-after": "60"}, RetryAfter: time.Minute, Body: json.RawMessage("{}")}}, 0},
+		"key window":          {post, "key_window: 10s", []saga.Answer{lost, lost}, 0},
+		"window by the clock": {post, "key_window: 1500ms", []saga.Answer{saga.InterruptedAnswer()}, 2 * time.Second},
+		"withdrawn":           {task, "", []saga.Answer{{Code: saga.CodeWithdrawn}}, 0},
+		"worker fails":        {task, "in_doubt: retry", []saga.Answer{{Sent: true, Code: saga.CodeHeartbeatLost}, {Sent: true, Code: "no_stock", Report: &saga.Report{}}}, 0},
+		"tool refused":        {mcp, "", []saga.Answer{{Sent: true, Code: "mcp_refused"}}, 0},
+		"tool refused later":  {mcp, "in_doubt: retry", []saga.Answer{lost, {Sent: true, Code: "mcp_refused"}}, 0},
+		"session ended":       {mcp, "in_doubt: retry", []saga.Answer{{Sent: true, Code: "mcp_session_ended"}}, 0},
+		"tool missing":        {mcp, "in_doubt: retry", []saga.Answer{lost, {Code: "mcp_tool_missing"}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := fmt.Sprintf(src, tt.call, tt.policy)
+			got, err := replay.Against(parse(t, src), id, recordLate(t, tt.span, src, map[string][]saga.Answer{"call": tt.answers}), replay.Options{})
+			if err != nil || got.Verdict != replay.Same {
+				t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
+			}
+		})
+	}
+}
+
+// A command that was refused leaves the times of those after it as they were.
+func TestRefusedCommand(t *testing.T) {
+	const src = `
+saga: asked
+input: {amount: decimal}
+steps:
+  - {id: ok, approval: {title: "Charge?"}, timeout: 1h}
+output: ${steps.ok.output.at}
+`
+	def := parse(t, src)
+	var records []journal.Record
+	m, now := machine.New(def, id), time.Date(2026, 11, 25, 8, 0, 0, 0, time.UTC)
+	add := func(d machine.Draft, err error) {
+		t.Helper()
+		r, wrong := m.Append(d, now, "n1")
+		if err = errors.Join(err, wrong); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	data, _, _ := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`{"amount":19.10}`)})
+	m.Clock(now)
+	add(m.Start(data), nil)
+	for !m.Ended() {
+		switch d := m.Decide()[0].(type) {
+		case machine.Write:
+			add(d.Record, nil)
+		case machine.Escalate:
+			now = now.Add(time.Second)
+			approve := saga.Command{Do: saga.Approve{Shown: strings.Repeat("0", 64)}, Path: "ok", Actor: "ann", Trusted: true, At: now}
+			_, err := m.Validate(id, approve)
+			refusal, ok := errors.AsType[*machine.Refusal](err)
+			if !ok {
+				t.Fatalf("approving something that is not shown: %v", err)
+			}
+			add(machine.Draft{Kind: journal.Operator, Path: "ok", Way: journal.Do, Data: approve.Record(id, &refusal.Failure)}, nil)
+			now = now.Add(time.Second)
+			approve.Do, approve.At = saga.Approve{Shown: d.Entry.ShownHash}, now
+			add(m.Validate(id, approve))
+		default:
+			t.Fatalf("decided %T", d)
+		}
+	}
+	got, err := replay.Against(def, id, records, replay.Options{})
+	if err != nil || got.Verdict != replay.Same {
+		t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/machine"
+	"recourse/saga/replay"
 )
 
 func (s *sim) violate(id uuid.UUID, format string, args ...any) {
@@ -137,7 +139,27 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *machine.Machi
 	s.checkSignals(m.Definition(), h.ID, records)
 	s.checkFork(h, records)
 	s.checkWaits(h.ID, m.Definition(), records)
+	s.checkReplay(h.ID, m, records)
 	return m
+}
+
+// checkReplay checks that the saga, replayed against its own definition, makes the same requests
+// and comes to the same end.
+func (s *sim) checkReplay(id uuid.UUID, m *machine.Machine, records []journal.Record) {
+	// No journal says that a saga's timeout was due and did not fire, because no node was running
+	// or a command came first.
+	def, last := m.Definition(), records[len(records)-1].At
+	timedOut := m.Reason() != nil && m.Reason().Code == "timeout"
+	if def.Timeout > 0 && !timedOut && last.Sub(records[0].At) >= def.Timeout {
+		return
+	}
+	res, err := replay.Against(def, id, records, replay.Options{})
+	if errors.Is(err, replay.ErrSession) || errors.Is(err, replay.ErrContinues) {
+		return
+	}
+	if err != nil || res.Verdict != replay.Same {
+		s.violate(id, "2: replayed against its own definition: %s at %q: %s, %v", res.Verdict, res.Path, res.Difference(), err)
+	}
 }
 
 // starter returns who started the saga, or its outermost parent.

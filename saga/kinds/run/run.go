@@ -190,13 +190,9 @@ func judge(a saga.Answer) saga.Verdict {
 		if !a.Final {
 			v.Class = journal.Transient
 		}
-		v.SettlesDoubt = a.Code == CodeParentEnded
+		v.SettlesDoubt = a.Code == saga.CodeParentEnded
 	case a.Report != nil && a.Report.InDoubt || !a.Final && a.Report == nil:
 		v.Class = journal.InDoubt
 	}
 	return v
 }
-
-// CodeParentEnded is the code of a start that the parent's state forbids. The saga did not exist
-// then, so no earlier attempt has started it, and none will.
-const CodeParentEnded = "parent_ended"

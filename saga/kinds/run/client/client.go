@@ -11,7 +11,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/kinds/run"
 	"recourse/saga/machine"
 )
 
@@ -107,7 +106,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	case errors.Is(err, journal.ErrUnique):
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
 	case errors.Is(err, journal.ErrParentEnded):
-		return refused(run.CodeParentEnded, "saga %s, whose step this is, has ended or is being undone", parent)
+		return refused(saga.CodeParentEnded, "saga %s, whose step this is, has ended or is being undone", parent)
 	case errors.Is(err, saga.ErrUnavailable) && !errors.Is(err, journal.ErrUnknown):
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
