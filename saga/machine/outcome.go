@@ -553,6 +553,19 @@ func (m *Machine) InFlight() []Attempt {
 	return list
 }
 
+// Doubtful reports whether an earlier attempt of a step, or of its compensation, is in doubt, so that
+// the outcome of a later one that is refused says in doubt.
+func (m *Machine) Doubtful(path string, way journal.Way) bool {
+	n := m.steps[path]
+	if n == nil {
+		return false
+	}
+	if way == journal.Undo {
+		return n.compensation.doubt
+	}
+	return n.forward.doubt
+}
+
 // Attempt identifies an attempt.
 type Attempt struct {
 	Path   string

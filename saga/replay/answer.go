@@ -63,17 +63,8 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 // classOf returns the class of the answer itself. A refusal after an attempt in doubt is recorded
 // as in doubt, because the earlier attempt may have taken effect.
 func (r *run) classOf(rec *journal.Record, s machine.Send, d *saga.OutcomeData) journal.Class {
-	if rec.Class != journal.InDoubt || d.Next == saga.NextRetry {
-		return rec.Class
-	}
-	for n := s.Attempt - 1; n > 0; n-- {
-		earlier := r.rec.outcomes[attempt{s.Path, s.Way, n}]
-		if earlier == nil || earlier.Generation != rec.Generation {
-			break
-		}
-		if earlier.Class == journal.InDoubt && refusal(s, d) {
-			return journal.Refused
-		}
+	if rec.Class == journal.InDoubt && d.Next != saga.NextRetry && r.m.Doubtful(s.Path, s.Way) && refusal(s, d) {
+		return journal.Refused
 	}
 	return rec.Class
 }

@@ -43,7 +43,8 @@ func parse(t *testing.T, src string) *saga.Definition {
 }
 
 // record runs a definition and returns its journal. Each path's answers are used up in their order;
-// without one, the answer is 200 {"id": "x"}.
+// without one, the answer is 200 {"id": "x"}. An answer of "late" and a path delays its next resend
+// by an hour, as if no node had run.
 func record(t *testing.T, src string, answers map[string][]saga.Answer) []journal.Record {
 	t.Helper()
 	return recordLate(t, 0, src, answers)
@@ -86,6 +87,11 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 		case machine.Write:
 			add(d.Record, nil)
 		case machine.Dispatch:
+			if list := answers["late "+d.Send.Path]; len(list) > 0 && d.Send.Attempt > 1 { // no node ran
+				answers["late "+d.Send.Path], now = list[1:], now.Add(time.Hour)
+				add(machine.Draft{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: saga.WokeData{Timer: "resend", Due: saga.Time{Time: now}}}, nil)
+				continue
+			}
 			add(d.Intent, nil)
 			path, a := d.Send.Path, saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}
 			if d.Send.Way == journal.Undo {
@@ -287,6 +293,7 @@ steps:
 		"window by the clock": {post, "key_window: 1500ms", []saga.Answer{saga.InterruptedAnswer()}, 2 * time.Second},
 		"withdrawn":           {task, "", []saga.Answer{{Code: saga.CodeWithdrawn}}, 0},
 		"worker fails":        {task, "in_doubt: retry", []saga.Answer{{Sent: true, Code: saga.CodeHeartbeatLost}, {Sent: true, Code: "no_stock", Report: &saga.Report{}}}, 0},
+		"in doubt again":      {task, `in_doubt: {verify: {http: "GET https://pay.example/call", found: result.status == 404}, otherwise: ask}`, []saga.Answer{{Sent: true, Code: saga.CodeHeartbeatLost}, {Sent: true, Code: "no_mood", Report: &saga.Report{InDoubt: true}}}, 0},
 		"tool refused":        {mcp, "", []saga.Answer{{Sent: true, Code: "mcp_refused"}}, 0},
 		"tool refused later":  {mcp, "in_doubt: retry", []saga.Answer{lost, {Sent: true, Code: "mcp_refused"}}, 0},
 		"session ended":       {mcp, "in_doubt: retry", []saga.Answer{{Sent: true, Code: "mcp_session_ended"}}, 0},
@@ -299,6 +306,18 @@ steps:
 				t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
 			}
 		})
+	}
+}
+
+// A step that was not sent again in time, because no node ran, is not sent again by a replay.
+func TestResentLate(t *testing.T) {
+	for _, policy := range []string{"key_window: 30m", "deadline: 30m", "timeout: 10s"} {
+		src := "saga: calls\ninput: {amount: decimal}\nsteps:\n  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: none}\n"
+		answers := map[string][]saga.Answer{"call": {{Sent: true, Code: "connection"}}, "late call": {{}}}
+		got, err := replay.Against(parse(t, src), id, record(t, src, answers), replay.Options{})
+		if err != nil || got.Verdict != replay.Same || len(answers["late call"]) > 0 {
+			t.Errorf("%s: got %s of %q: %s, %v", policy, got.Verdict, got.Path, got.Difference(), err)
+		}
 	}
 }
 

@@ -130,6 +130,9 @@ func (r *run) step() error {
 			decided, act = &d.Record, func() error { return r.write(d.Record) }
 		case machine.Dispatch:
 			decided, act = &d.Intent, func() error { return r.dispatch(d) }
+			if woke := r.resend(d.Send); woke != nil {
+				decided, act = woke, func() error { return r.write(*woke) }
+			}
 		case machine.WakeAt:
 			wakes = append(wakes, d)
 		}
@@ -166,6 +169,18 @@ func (r *run) step() error {
 		return r.wake(e.unfired)
 	}
 	return r.wake(e.timer)
+}
+
+// resend returns the record that an engine has written before it sent a request again, some time
+// after the saga's last record, or before a deadline or the key's window kept it from that; nil:
+// there is none.
+func (r *run) resend(s machine.Send) *machine.Draft {
+	at := timer{s.Path, s.Way, "resend"}
+	list := r.rec.timers[at]
+	if intent := r.rec.intents[attempt{s.Path, s.Way, s.Attempt}]; len(list) == 0 || intent != nil && intent.Seq < list[0].Seq {
+		return nil
+	}
+	return &machine.Draft{Kind: journal.Woke, Path: s.Path, Way: s.Way, Data: saga.WokeData{Timer: at.name, Due: saga.Time{Time: list[0].At}}}
 }
 
 // write appends a record that the machine has decided, after it was compared with the journal.
