@@ -312,6 +312,8 @@ func TestSessionCounts(t *testing.T) {
 	}
 	send("", saga.Attach{Token: "aa"})
 	send("", saga.CallAction{Life: 1, Action: "charge", ID: "a", Input: []byte("1")})
+	// The second call is made after the answer to the first one, so that this one gets the 200.
+	within(t, "a call has ended", func() bool { return read(t, m)["session_calls_total{action=charge,result=succeeded}"] == 1 })
 	send("", saga.CallAction{Life: 1, Action: "charge", ID: "b", Input: []byte("2")})
 	send("", saga.Attach{Token: "bb", Previous: "aa"})
 	within(t, "two calls have ended", func() bool {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"recourse/internal/cli"
@@ -40,14 +41,13 @@ func TestUndoOfWhatMayHaveHappened(t *testing.T) {
 		"the undo is answered otherwise":         {[]int{0}, byKey, 200, ", expect: {that: result.body.gone}", "first, undo 1", failed, "look for the effect by its key "},
 		"the undo is refused":                    {[]int{0}, byKey, 403, "", "first, undo 1", failed, "look for the effect by its key "},
 	} {
-		requests := 0
+		var requests atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodDelete {
 				w.WriteHeader(cmp.Or(tt.gone, http.StatusNoContent))
 				return
 			}
-			requests++
-			status := tt.answers[requests-1]
+			status := tt.answers[requests.Add(1)-1]
 			if status == 0 {
 				panic(http.ErrAbortHandler)
 			}
