@@ -553,8 +553,8 @@ func (m *Machine) InFlight() []Attempt {
 	return list
 }
 
-// Doubtful reports whether an earlier attempt of a step, or of its compensation, is in doubt, so that
-// the outcome of a later one that is refused says in doubt.
+// Doubtful reports whether an earlier attempt of a step, or of its compensation, is in doubt, so
+// that the outcome of a later one that is refused says in doubt.
 func (m *Machine) Doubtful(path string, way journal.Way) bool {
 	n := m.steps[path]
 	if n == nil {
