@@ -336,6 +336,9 @@ func (n *node) commit(i int, c engine.Commit) {
 	}
 	slow := 5 * time.Millisecond
 	answer := func(results []journal.Result, err error) {
+		if err != nil && !errors.Is(err, errRow) {
+			n.blocks[i].failed(c.Batch)
+		}
 		n.later(n.s.between(0, slow), func() {
 			n.handle(i, engine.Committed{Number: c.Number, Results: results, Err: err})
 			if n.window.MorePending() {

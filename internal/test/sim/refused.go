@@ -44,13 +44,19 @@ type blockage struct {
 	others  map[uuid.UUID]bool
 }
 
+// failed takes in that a commit failed, but not because of a refused append. What it contains waits
+// since then for a next try of its own.
+func (b *blockage) failed(batch []journal.Append) {
+	for _, a := range batch {
+		delete(b.others, a.Saga)
+	}
+}
+
 // tried takes in the result of a commit.
 func (b *blockage) tried(s *sim, batch []journal.Append, err error) {
 	if !errors.Is(err, errRow) {
 		b.commits = 0
-		for _, a := range batch {
-			delete(b.others, a.Saga)
-		}
+		b.failed(batch)
 		return
 	}
 	if b.others == nil {
