@@ -48,7 +48,8 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 	at, random := r.now.Add(unknown), uint64(math.MaxUint64)
 	a.RetryAfter = retry.After(a.Headers["retry-after"], rec.At)
 	if d.RetryAt != nil {
-		at, a.RetryAfter = r.now, max(0, d.RetryAt.Sub(r.now)) // so the delay is the recorded one, jitter included
+		// The delay is then the recorded one, jitter included.
+		at, a.RetryAfter = r.now, max(0, d.RetryAt.Sub(r.now))
 	}
 	if d.Next == saga.NextRetry {
 		random = 0

@@ -171,9 +171,9 @@ func (r *run) step() error {
 	return r.wake(e.timer)
 }
 
-// resend returns the record that an engine has written before it sent a request again, some time
-// after the saga's last record, or before a deadline or the key's window kept it from that; nil:
-// there is none.
+// resend returns the record that an engine writes before it sends a request again some time after
+// the saga's last record, nil if there is none. By its time the machine decides whether a deadline
+// or the key's window has passed.
 func (r *run) resend(s machine.Send) *machine.Draft {
 	at := timer{s.Path, s.Way, "resend"}
 	list := r.rec.timers[at]

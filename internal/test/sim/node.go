@@ -336,8 +336,8 @@ func (n *node) commit(i int, c engine.Commit) {
 	}
 	slow := 5 * time.Millisecond
 	answer := func(results []journal.Result, err error) {
-		if err != nil && !errors.Is(err, errRow) {
-			n.blocks[i].failed(c.Batch)
+		if !errors.Is(err, errRow) {
+			n.blocks[i].freed(c.Batch)
 		}
 		n.later(n.s.between(0, slow), func() {
 			n.handle(i, engine.Committed{Number: c.Number, Results: results, Err: err})

@@ -44,9 +44,9 @@ type blockage struct {
 	others  map[uuid.UUID]bool
 }
 
-// failed takes in that a commit failed, but not because of a refused append. What it contains waits
-// since then for a next try of its own.
-func (b *blockage) failed(batch []journal.Append) {
+// freed takes in that a batch was committed, or failed for another reason than a refused append.
+// What it contains no longer waits because of one.
+func (b *blockage) freed(batch []journal.Append) {
 	for _, a := range batch {
 		delete(b.others, a.Saga)
 	}
@@ -56,7 +56,6 @@ func (b *blockage) failed(batch []journal.Append) {
 func (b *blockage) tried(s *sim, batch []journal.Append, err error) {
 	if !errors.Is(err, errRow) {
 		b.commits = 0
-		b.failed(batch)
 		return
 	}
 	if b.others == nil {
