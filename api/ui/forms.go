@@ -178,7 +178,7 @@ func (f entryForms) Outcomes() []outcome {
 		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect counts as remaining: the saga ends as failed, and lists the step among the remaining effects."}
 	}
 	if f.Kind == saga.InboxHeld {
-		words["retry"] = outcome{Title: "The credentials are fixed: send it again", Then: words["retry"].Then}
+		words["retry"] = outcome{Title: "It is fixed: send it again", Then: words["retry"].Then}
 	}
 	// Of a step, compensated is among the actions only if it is in doubt.
 	if !undo && (f.Kind == saga.InboxInDoubt || slices.Contains(f.Actions, "compensated")) {

@@ -111,7 +111,7 @@ func TestInboxHeld(t *testing.T) {
 	x.rule(status("POST", "/things", 401))
 	id := x.start("asks", `{"n": 1}`)
 	x.waits(id)
-	a := x.page("/inbox?saga="+id).want(200).has("rejects the credentials of step reserve", "held credentials", "The credentials are fixed", `<b>1</b>`)
+	a := x.page("/inbox?saga="+id).want(200).has("rejects the credentials of step reserve", "held credentials", "It is fixed: send it again", `<b>1</b>`)
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "a new key is in place")...).want(303)
 	x.becomes(id, saga.Succeeded)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"recourse/journal"
@@ -162,6 +163,9 @@ func (t *Teller) failed(e *history.Event, d *saga.OutcomeData) string {
 		journal.InDoubt:   "in doubt",
 		journal.Held:      "credentials refused",
 	}[e.Class]
+	if e.Class == journal.Held && d.StatusCode == 0 {
+		what = "held"
+	}
 	if e.Way == journal.Undo {
 		what = "undo " + what
 	}
@@ -170,6 +174,10 @@ func (t *Teller) failed(e *history.Event, d *saga.OutcomeData) string {
 	}
 	return what + t.next(d.Next, d.RetryAt)
 }
+
+// sentTo finds what the title of an error in transport says about its request, and the detail's
+// text that repeats it: see Failed of saga/kinds/http.
+var sentTo = regexp.MustCompile(`^(.+) \(([A-Z]+|tools/call) ([^()]+)\)$`)
 
 // cause returns a summary of an error. If no answer came, title and detail repeat the request,
 // which the line of the intent already shows. Other errors are not shortened.
@@ -180,15 +188,19 @@ func cause(e *history.Event, d *saga.OutcomeData) string {
 	case d.Error.Code == saga.Interrupted:
 		return "its process stopped before the response came"
 	}
-	title, _, named := strings.Cut(d.Error.Title, " (")
-	if d.StatusCode > 0 || !named {
+	sent := sentTo.FindStringSubmatch(d.Error.Title)
+	if d.StatusCode > 0 || sent == nil {
 		return Short(d.Error.Error(), 160)
 	}
-	detail := d.Error.Detail[strings.LastIndex(d.Error.Detail, ": ")+1:]
-	if detail = strings.TrimSpace(detail); detail == "" || detail == title {
-		return Short(title, 110)
+	title, method, host := sent[1], sent[2], sent[3]
+	short := saga.Failure{Title: title, Detail: d.Error.Detail}
+	if to, why, ok := strings.Cut(short.Detail, ": "); ok && (to == host || strings.HasPrefix(to, method+" ")) {
+		short.Detail = why
 	}
-	return Short(title+": "+detail, 110)
+	if short.Detail == title {
+		short.Detail = ""
+	}
+	return Short(short.Error(), 160)
 }
 
 // next describes what follows.

@@ -110,6 +110,9 @@ func (t *outcomeBuilder) judge() journal.Class {
 }
 
 func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
+	if v, refused := t.refused(); refused {
+		return v
+	}
 	if t.alreadyGone(call) {
 		t.d.AlreadyGone = true
 		return saga.Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
@@ -117,9 +120,6 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 	if t.neverStarted() {
 		t.d.NeverStarted = t.n.child.String()
 		return saga.Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
-	}
-	if v, refused := t.refused(); refused {
-		return v
 	}
 	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
 	if !expected {

@@ -134,7 +134,7 @@ func TestWaits(t *testing.T) {
 		{`{id: a, task: kitchen.cook}`, nil, "waits for a worker of type kitchen.cook"},
 		{`{id: a, run: other}`, nil, "waits for saga 01a1fd8c-6900-74e8-8578-100961fcb174"},
 		{`{id: a, http: GET https://dear.example/, cost: 9.00 USD}`, nil, "waits for a higher budget"},
-		{`{id: a, http: GET https://bare.example/}`, refused, "waits for other credentials"},
+		{`{id: a, http: GET https://bare.example/}`, refused, "waits until its credentials or its configuration are fixed"},
 		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: ask}`, failing, "waits for somebody to find out whether it happened"},
 		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: {verify: {http: "GET https://bare.example/${key}", found: "true", after: 20s}}}`, failing, "asks the remote service in "},
 	}

@@ -120,7 +120,7 @@ func person(e saga.Entry) string {
 	case saga.InboxRepeat:
 		return "waits for somebody to compare it with an earlier call"
 	case saga.InboxHeld:
-		return "waits for other credentials"
+		return "waits until its credentials or its configuration are fixed"
 	case saga.InboxInDoubt:
 		return "waits for somebody to find out whether it happened"
 	}
