@@ -37,6 +37,9 @@ type Engine interface {
 	// Submit is like Start without follow, but returns before the commit, so that starts share
 	// commits. wait, which must be called once, returns the saga's id when the start is durable.
 	Submit(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (wait func(context.Context) (uuid.UUID, error), err error)
+	// Confirm makes sure that a saga which was found by reading is as durable as one that was
+	// started here. Errors: saga.ErrUnavailable, the error of ctx.
+	Confirm(ctx context.Context) error
 	// Send stores a message for a saga. Error: journal.ErrNotFound.
 	Send(ctx context.Context, m journal.Message) error
 	// Ask brings a command to a saga that this node runs, and reports whether it has: see

@@ -146,8 +146,15 @@ var anonymous = caller{name: saga.Anonymous, role: "admin"}
 
 func (w caller) isAnonymous() bool { return w.name == saga.Anonymous }
 
-// scope is the prefix of the caller's idempotency keys. It contains no colon.
-func (w caller) scope() string { return url.QueryEscape(w.name) }
+// scope is the prefix of the caller's idempotency keys. It contains no colon, and is not one with
+// which keys of events and child sagas begin.
+func (w caller) scope() string {
+	s := url.QueryEscape(w.name)
+	if s+":" == journal.EventKeyPrefix || s+":" == journal.ChildKeyPrefix {
+		return "/" + s
+	}
+	return s
+}
 
 // may returns the operations that the caller is allowed to perform.
 func (w caller) may() []operation {

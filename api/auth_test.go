@@ -364,9 +364,14 @@ func TestKeyScopes(t *testing.T) {
 		t.Errorf("%s", got.Body)
 	}
 	// A name and a key cannot be combined so that they equal another name's key.
-	for _, pair := range [][2]caller{{{name: "a"}, {name: "a:1"}}, {{name: "a b"}, {name: "a+b"}}, {anonymous, {name: "anonymous:"}}} {
+	for _, pair := range [][2]caller{{{name: "a"}, {name: "a:1"}}, {{name: "a b"}, {name: "a+b"}}, {anonymous, {name: "anonymous:"}}, {{name: "event"}, {name: "/event"}}} {
 		if pair[0].scope() == pair[1].scope() || strings.Contains(pair[1].scope(), ":") {
 			t.Errorf("%v share the scope %s", pair, pair[0].scope())
+		}
+	}
+	for _, prefix := range []string{journal.EventKeyPrefix, journal.ChildKeyPrefix} {
+		if (caller{name: strings.TrimSuffix(prefix, ":")}).scope()+":" == prefix {
+			t.Errorf("a caller's keys can be those of sagas that the engine starts: %s", prefix)
 		}
 	}
 }

@@ -105,6 +105,9 @@ func (s *server) follows(c echo.Context, l *live) (b beginning, done bool, _ err
 	if err != nil || head == nil {
 		return b, false, err
 	}
+	if err := s.cfg.Engine.Confirm(c.Request().Context()); err != nil {
+		return b, false, err
+	}
 	return b, true, s.answerStart(c, found(head.ID), true, b.wait)
 }
 

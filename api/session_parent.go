@@ -36,6 +36,9 @@ func (o *object) parent(key string) uuid.UUID {
 // is the most that the caller's key allows.
 func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUID, named bool, b beginning) (machine.Begun, bool, error) {
 	if head, err := s.byKey(ctx, b); err != nil || head != nil {
+		if err == nil {
+			err = s.cfg.Engine.Confirm(ctx)
+		}
 		if err != nil {
 			return machine.Begun{}, false, err
 		}

@@ -72,13 +72,17 @@ func (s *server) startOnce(ctx context.Context, b beginning, start func() (machi
 	case err != nil || head == nil:
 		return machine.Begun{}, false, wrong
 	}
+	if s.cfg.Engine.Confirm(ctx) != nil {
+		return machine.Begun{}, false, wrong
+	}
 	if head.ID == begun.ID {
 		return machine.Begun{ID: begun.ID, Stop: func() {}, First: begun.First}, false, nil
 	}
 	return found(head.ID), true, nil
 }
 
-// found is the result of a start whose saga existed already.
+// found is the result of a start whose saga existed already. If the saga was only read, the caller
+// calls Engine.Confirm first: a response says that the saga is durable.
 func found(id uuid.UUID) machine.Begun { return machine.Begun{ID: id, Stop: func() {}} }
 
 // startNew starts a saga.

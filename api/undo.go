@@ -151,6 +151,9 @@ func (s *server) undoEnded(c echo.Context, l *live, cmd saga.Command) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	if head, err := s.undoing(ctx, l.id); err != nil || head != nil {
+		if err == nil {
+			err = s.cfg.Engine.Confirm(ctx)
+		}
 		if err != nil {
 			return err
 		}

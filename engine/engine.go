@@ -171,7 +171,7 @@ type Engine struct {
 	loading     loading
 	tails       tails
 	timeline    atomic.Int64   // of the lease; 0: unknown
-	alone       atomic.Bool    // RequireSync is set, and commits do not wait for a second machine
+	alone       atomic.Bool    // RequireSync is set, and commits are not known to wait for a second machine
 	starting    atomic.Int64   // starts whose commit is pending
 	startBytes  atomic.Int64   // the bytes of their input
 	work        sync.WaitGroup // calls and loads
@@ -274,6 +274,20 @@ func (e *Engine) drain() {
 // Ready reports whether the node has a lease and takes starts, and its commits go through.
 func (e *Engine) Ready() bool {
 	return e.node() != "" && !e.stopping.Load() && e.lease.valid() && !e.health.ailing()
+}
+
+// Confirm makes sure that a saga which was found by reading is as durable as one that this node has
+// started: see journal.Log. Errors: saga.ErrUnavailable, the error of ctx.
+func (e *Engine) Confirm(ctx context.Context) error {
+	node := e.node()
+	if node == "" {
+		return saga.ErrUnavailable
+	}
+	err := e.cfg.Store.Confirm(ctx, node)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", saga.ErrUnavailable, err)
+	}
+	return err
 }
 
 // Now returns the store's clock as this node knows it: never later than the store's clock.
@@ -521,6 +535,7 @@ func (e *Engine) register(ctx context.Context) error {
 	}
 	e.lease.renewed(l, asked, arrived)
 	e.timeline.Store(l.Timeline)
+	e.alone.Store(e.cfg.RequireSync) // it may be another server
 	e.checkSync(ctx)
 	return nil
 }

@@ -26,6 +26,7 @@ type failing struct {
 	lost     atomic.Pointer[uuid.UUID]
 	renewed  atomic.Int64
 	alone    atomic.Bool
+	unsure   atomic.Bool // whether commits wait cannot be read
 	rival    error
 }
 
@@ -52,6 +53,9 @@ func (s *failing) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 }
 
 func (s *failing) Synchronous(context.Context) error {
+	if s.unsure.Load() {
+		return errors.New("the server does not say")
+	}
 	if s.alone.Load() {
 		return journal.ErrNotSynchronous
 	}
@@ -92,26 +96,34 @@ func TestRival(t *testing.T) {
 	until(t, "it is logged", func() bool { return strings.Contains(log.String(), "stop the old primary") })
 }
 
-// With RequireSync, starts are refused while commits do not wait for a second machine.
+// With RequireSync, starts are refused while commits do not wait for a second machine, and until it
+// is known that they do.
 func TestRequireSync(t *testing.T) {
-	store := &failing{Store: memory.New(memory.Config{})}
-	store.alone.Store(true)
-	def := compile(t, "saga: q\nsteps:\n  - {id: a, set: {x: 1}}\n")
-	n := startNode(t, store, definitions{"q": def}, func(c *engine.Config) { c.RequireSync, c.SyncEvery = true, 10*time.Millisecond })
-	until(t, "ready", n.Ready)
-	start := func() error {
-		data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
-		if wrong != nil {
-			t.Fatal(wrong)
-		}
-		_, err := n.Start(t.Context(), def, journal.Start{Definition: "q", Version: 1}, data, false)
-		return err
+	for name, begins := range map[string]func(*failing) *atomic.Bool{
+		"alone":  func(s *failing) *atomic.Bool { return &s.alone },
+		"unsure": func(s *failing) *atomic.Bool { return &s.unsure },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &failing{Store: memory.New(memory.Config{})}
+			begins(store).Store(true)
+			def := compile(t, "saga: q\nsteps:\n  - {id: a, set: {x: 1}}\n")
+			n := startNode(t, store, definitions{"q": def}, func(c *engine.Config) { c.RequireSync, c.SyncEvery = true, 10*time.Millisecond })
+			until(t, "ready", n.Ready)
+			start := func() error {
+				data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1})
+				if wrong != nil {
+					t.Fatal(wrong)
+				}
+				_, err := n.Start(t.Context(), def, journal.Start{Definition: "q", Version: 1}, data, false)
+				return err
+			}
+			if err := start(); !errors.Is(err, saga.ErrUnavailable) {
+				t.Errorf("a start: %v, want it refused", err)
+			}
+			begins(store).Store(false)
+			until(t, "starts are accepted", func() bool { return start() == nil })
+			store.alone.Store(true)
+			until(t, "starts are refused", func() bool { return errors.Is(start(), saga.ErrUnavailable) })
+		})
 	}
-	if err := start(); !errors.Is(err, saga.ErrUnavailable) {
-		t.Errorf("a start: %v, want it refused", err)
-	}
-	store.alone.Store(false)
-	until(t, "starts are accepted", func() bool { return start() == nil })
-	store.alone.Store(true)
-	until(t, "starts are refused", func() bool { return errors.Is(start(), saga.ErrUnavailable) })
 }

@@ -149,6 +149,11 @@ type Log interface {
 	// ErrNotSynchronous, wrapped with the setting that is missing.
 	Synchronous(ctx context.Context) error
 
+	// Confirm makes sure of what was read before: when it returns nil, the commits that this process
+	// has seen are as durable as an acknowledged Append. A commit that waits in vain for a second
+	// machine can be read, but may be lost with the first. Errors: ErrFenced, ErrUnknown.
+	Confirm(ctx context.Context, node string) error
+
 	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids, after the
 	// given id (Nil: from the first). Pages may be read at different moments.
 	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
@@ -338,6 +343,13 @@ const RetryKeyPrefix = "/retry:"
 
 // RetryKey returns the Key of the saga that goes on from a step of another one.
 func RetryKey(of uuid.UUID) string { return RetryKeyPrefix + of.String() }
+
+// EventKeyPrefix and ChildKeyPrefix begin the Keys of sagas that events start, and of child sagas.
+// They have no slash, so package api does not use them for callers with these names.
+const (
+	EventKeyPrefix = "event:"
+	ChildKeyPrefix = "run:"
+)
 
 // UndoOf returns the saga that this one undoes; Nil: none.
 func (s Start) UndoOf() uuid.UUID { return s.keyOf(UndoKeyPrefix) }

@@ -52,6 +52,10 @@ type Database struct {
 // advisoryKey is the advisory lock of a migration's transaction on Postgres: "recourse" in ASCII.
 const advisoryKey = "8243104023334515557"
 
+// idle is how long a migration's transaction on Postgres may wait for its program: one that is
+// frozen would keep the lock, and all others would wait for it.
+const idle = "30s"
+
 // Postgres returns the database with a DSN, which may have pgxpool's options. If two processes
 // migrate it at the same time, one waits for the other on an advisory lock of its transaction. A
 // session lock could remain in a server connection that a pooler has passed on to another client.
@@ -66,7 +70,7 @@ func Postgres(dsn string, checks ...pgsession.Check) Database {
 				return nil, err
 			}
 			c := pool.ConnConfig
-			pgsession.Prepare(c, nil, checks...)
+			pgsession.Prepare(c, map[string]string{"idle_in_transaction_session_timeout": idle}, checks...)
 			// A step has many statements, and poolers support this mode.
 			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 			return stdlib.OpenDB(*c), nil

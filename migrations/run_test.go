@@ -292,6 +292,19 @@ func TestUpConcurrently(t *testing.T) {
 	}
 }
 
+// A program that is frozen during its migration does not keep the lock: the server ends its
+// transaction, because the program is silent.
+func TestFrozenMigration(t *testing.T) {
+	db, err := migrations.Open(migrations.Postgres(pgserver.DSN(t)))
+	must(t, err)
+	defer db.Close()
+	var silent string
+	must(t, db.QueryRow(`SHOW idle_in_transaction_session_timeout`).Scan(&silent))
+	if silent != "30s" {
+		t.Errorf("a migration may be silent for %s; 0 is forever", silent)
+	}
+}
+
 func TestDownNeedsSteps(t *testing.T) {
 	if err := migrations.Down(t.Context(), migrations.SQLite(filepath.Join(t.TempDir(), "x.db")), 0); err == nil {
 		t.Error("Down of no steps succeeded")

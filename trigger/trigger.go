@@ -28,6 +28,8 @@ import (
 type Engine interface {
 	// Start is engine.Engine's.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (machine.Begun, error)
+	// Confirm is engine.Engine's.
+	Confirm(ctx context.Context) error
 	// Now returns the time of the store's clock.
 	Now() time.Time
 }
@@ -168,10 +170,9 @@ func (o ordinals) name(base string) string {
 }
 
 // eventKey returns the start key of an event for a trigger, which is named by its escaped pattern.
-// No client's key has this form, because clients' keys begin with the client's identity. All but
-// the last part are escaped so that no other event's key can be the same.
+// All but the last part are escaped so that no other event's key can be the same.
 func eventKey(definition, trigger string, e *saga.Event) string {
-	return "event:" + definition + ":" + trigger + ":" + url.QueryEscape(e.Source) + ":" + e.ID
+	return journal.EventKeyPrefix + definition + ":" + trigger + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
 
 // start starts the saga of a trigger, or finds the saga that was started under the same key. If it
@@ -190,7 +191,7 @@ func (s *Starter) start(ctx context.Context, t catalog.Triggered, by *saga.Trigg
 	case err != nil:
 		return uuid.Nil, nil, err
 	}
-	return head.ID, nil, nil
+	return head.ID, nil, s.cfg.Engine.Confirm(ctx)
 }
 
 func (s *Starter) begin(ctx context.Context, t catalog.Triggered, by *saga.Trigger, e *saga.Event, key, actor string) (uuid.UUID, []saga.Finding, error) {

@@ -35,6 +35,7 @@ type rig struct {
 	clock *clock
 	node  string
 	fails error // what the next start fails with
+	alone bool  // no second machine has what is read
 }
 
 // clock is the store's.
@@ -101,6 +102,14 @@ func (r *rig) Start(ctx context.Context, def *saga.Definition, start journal.Sta
 		return machine.Begun{ID: results[0].Saga}, err
 	}
 	return machine.Begun{ID: id, Stop: func() {}}, nil
+}
+
+// Confirm implements Engine.
+func (r *rig) Confirm(ctx context.Context) error {
+	if r.alone {
+		return saga.ErrUnavailable
+	}
+	return r.store.Confirm(ctx, r.node)
 }
 
 func (r *rig) publish(src string) {
@@ -243,6 +252,10 @@ func TestEventAgainAfterAChange(t *testing.T) {
 		t.Error(got)
 	}
 	r.want(`d {"n":1}`)
+	r.alone = true
+	if _, _, err := r.Event(t.Context(), &e, "me"); !errors.Is(err, saga.ErrUnavailable) {
+		t.Errorf("%v: the saga is said to be durable, and no second machine may have it", err)
+	}
 }
 
 // What another node has published or archived meanwhile counts when a saga starts.

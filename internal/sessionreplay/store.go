@@ -101,6 +101,9 @@ func (engine) Submit(context.Context, *saga.Definition, journal.Start, saga.Star
 	return nil, errReplay
 }
 
+// Confirm implements api.Engine.
+func (engine) Confirm(context.Context) error { return nil }
+
 // Send implements api.Engine.
 func (e engine) Send(_ context.Context, m journal.Message) error {
 	var c saga.Command

@@ -24,6 +24,7 @@ var leaseTests = []test{
 	{"another process", anotherProcess},
 	{"nodes", nodes},
 	{"one machine is not synchronous", oneMachine},
+	{"what was read is confirmed by a registered node", confirms},
 }
 
 func unknownNode(b *bench) {
@@ -249,4 +250,11 @@ func oneMachine(b *bench) {
 	if !strings.Contains(err.Error(), ": ") {
 		b.Errorf("%q does not say what to do", err)
 	}
+}
+
+func confirms(b *bench) {
+	b.must(b.Confirm(b.ctx, b.node))
+	b.wantErr(b.Confirm(b.ctx, "nobody"), journal.ErrFenced)
+	b.must(b.Release(b.ctx, b.node))
+	b.wantErr(b.Confirm(b.ctx, b.node), journal.ErrFenced)
 }

@@ -119,3 +119,16 @@ func (s *Store) free(node string, wake func(g *saga, now time.Time)) {
 func (s *Store) Synchronous(context.Context) error {
 	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
 }
+
+// Confirm implements journal.Log.
+func (s *Store) Confirm(ctx context.Context, node string) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("confirm: %w", err)
+	}
+	defer unlock()
+	if _, ok := s.nodes[node]; !ok {
+		return fmt.Errorf("confirm: %w", journal.ErrFenced)
+	}
+	return nil
+}

@@ -96,11 +96,26 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 	}
 }
 
-// confirm commits again after a batch was found to be written: its commit may be on this server and
-// not on the standby that it should have waited for. This commit waits for the standby, which
-// receives commits in order, so if it succeeds the standby has the batch.
+// Confirm implements journal.Log.
+func (s *Store) Confirm(ctx context.Context, node string) error {
+	err := s.lineage.fence(node)
+	if err == nil {
+		err = s.confirm(ctx, node)
+	}
+	if err != nil {
+		return fmt.Errorf("confirm: %w", err)
+	}
+	return nil
+}
+
+// confirm commits again after something was found to be written: its commit may be on this server
+// and not on the standby that it should have waited for. This commit waits for the standby, which
+// receives commits in order, so if it succeeds the standby has what was found.
 func (s *Store) confirm(ctx context.Context, node string) error {
-	_, err := s.w.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
+	n, err := s.w.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
+	if err == nil && n == 0 { // nothing was written, so nothing was waited for
+		return journal.ErrFenced
+	}
 	return err
 }
 

@@ -250,10 +250,14 @@ func TestUnknownWithoutStandby(t *testing.T) {
 	if records, err := s.Records(ctx, a.Saga, 0, 10); err != nil || len(records) != 1 {
 		t.Errorf("%d records, %v: the commit is there all the same", len(records), err)
 	}
+	if err := s.Confirm(ctx, "n"); !errors.Is(err, journal.ErrUnknown) {
+		t.Errorf("confirm: %v, and it is not known whether a standby has the records that were read", err)
+	}
 	if _, err := s.Claim(ctx, "n", 1); err != nil {
 		t.Errorf("a claim of nothing: %v", err)
 	}
 	must(t, c.WaitFor(ctx, ""))
+	until(t, "it is confirmed", func() bool { return s.Confirm(ctx, "n") == nil })
 	until(t, "it is known", func() bool {
 		out, err := s.Append(ctx, "n", []journal.Append{a})
 		return err == nil && out[0].Err == nil

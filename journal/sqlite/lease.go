@@ -171,3 +171,11 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 func (s *Store) Synchronous(context.Context) error {
 	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
 }
+
+// Confirm implements journal.Log. A commit can be read only after it was synced.
+func (s *Store) Confirm(ctx context.Context, node string) error {
+	if err := s.w.do(ctx, func(t *tx) error { return t.fence(node) }); err != nil {
+		return fmt.Errorf("confirm: %w", err)
+	}
+	return nil
+}

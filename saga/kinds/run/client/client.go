@@ -94,7 +94,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}
-	err = c.Engine.StartChild(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: child.Final}, data)
+	err = c.Engine.StartChild(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: journal.ChildKeyPrefix + id.String(), Unique: unique, Parent: parent, Final: child.Final}, data)
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
