@@ -22,12 +22,12 @@ import (
 // failing is a store that fails over and loses sagas.
 type failing struct {
 	journal.Store
-	timeline atomic.Int64
-	lost     atomic.Pointer[uuid.UUID]
-	renewed  atomic.Int64
-	alone    atomic.Bool
-	unsure   atomic.Bool // whether commits wait cannot be read
-	rival    error
+	timeline     atomic.Int64
+	lost         atomic.Pointer[uuid.UUID]
+	renewed      atomic.Int64
+	alone        atomic.Bool
+	inconclusive atomic.Bool // whether commits wait cannot be read
+	rival        error
 }
 
 func (s *failing) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
@@ -53,7 +53,7 @@ func (s *failing) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 }
 
 func (s *failing) Synchronous(context.Context) error {
-	if s.unsure.Load() {
+	if s.inconclusive.Load() {
 		return errors.New("the server does not say")
 	}
 	if s.alone.Load() {
@@ -100,8 +100,8 @@ func TestRival(t *testing.T) {
 // is known that they do.
 func TestRequireSync(t *testing.T) {
 	for name, begins := range map[string]func(*failing) *atomic.Bool{
-		"alone":  func(s *failing) *atomic.Bool { return &s.alone },
-		"unsure": func(s *failing) *atomic.Bool { return &s.unsure },
+		"alone":        func(s *failing) *atomic.Bool { return &s.alone },
+		"inconclusive": func(s *failing) *atomic.Bool { return &s.inconclusive },
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &failing{Store: memory.New(memory.Config{})}

@@ -149,9 +149,9 @@ type Log interface {
 	// ErrNotSynchronous, wrapped with the setting that is missing.
 	Synchronous(ctx context.Context) error
 
-	// Confirm makes sure of what was read before: when it returns nil, the commits that this process
-	// has seen are as durable as an acknowledged Append. A commit that waits in vain for a second
-	// machine can be read, but may be lost with the first. Errors: ErrFenced, ErrUnknown.
+	// Confirm makes sure of what was read before: when it returns nil, the commits that this
+	// process has seen are as durable as an acknowledged Append. A commit that waits in vain for a
+	// second machine can be read, but may be lost with the first. Errors: ErrFenced, ErrUnknown.
 	Confirm(ctx context.Context, node string) error
 
 	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids, after the
