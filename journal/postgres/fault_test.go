@@ -116,6 +116,57 @@ func TestEndsWaitForAppends(t *testing.T) {
 	}
 }
 
+// The start of a child waits for a transaction that ends its parent, or begins to undo it, and sees
+// what that transaction wrote. An update of a row conflicts with FOR SHARE, and not with FOR KEY
+// SHARE.
+func TestChildWaitsForItsParentsEnd(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	_, err := s.Register(ctx, "n", time.Hour)
+	must(t, err)
+	conn, watch := connect(t, dsn), connect(t, dsn)
+	for name, change := range map[string]string{
+		"ended":  `UPDATE sagas SET status = 'failed', ended_at = 2, owner = NULL WHERE id = $1`,
+		"undone": `UPDATE sagas SET status = 'compensating', reason = 'step_failed' WHERE id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent, child := begin(), begin()
+			out, err := s.Append(ctx, "n", []journal.Append{parent})
+			must(t, errors.Join(err, out[0].Err))
+			tx, err := conn.Begin(ctx)
+			must(t, err)
+			_, err = tx.Exec(ctx, change, parent.Saga.String())
+			must(t, err)
+			child.Start.Parent = parent.Saga
+			started := make(chan error, 1)
+			go func() {
+				out, err := s.Append(ctx, "n", []journal.Append{child})
+				if err == nil {
+					err = out[0].Err
+				}
+				started <- err
+			}()
+			until(t, "the child waits for the parent's row", func() (waits bool) {
+				if len(started) > 0 {
+					t.Fatalf("the child did not wait for its parent's row: %v", <-started)
+				}
+				must(t, watch.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND $1 = ANY (pg_blocking_pids(pid)))`,
+					int32(conn.PgConn().PID())).Scan(&waits))
+				return waits
+			})
+			must(t, tx.Commit(ctx))
+			if err := <-started; !errors.Is(err, journal.ErrParentEnded) {
+				t.Errorf("err = %v, want ErrParentEnded", err)
+			}
+			if _, err := s.Saga(ctx, child.Saga); !errors.Is(err, journal.ErrNotFound) {
+				t.Errorf("the child: %v, want ErrNotFound", err)
+			}
+		})
+	}
+}
+
 // An append that the server ends by its own time limit counts as one that was too slow, so that the
 // node makes its batches smaller.
 func TestAppendExceedsStatementTimeout(t *testing.T) {
