@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,6 +14,59 @@ import (
 	"recourse/saga"
 	"recourse/saga/machine"
 )
+
+// Whatever may begin a wait reaches its lane with the latest time that the store's clock may show:
+// responses, sagas that were loaded, and messages.
+func TestEventsHaveTheLatestTime(t *testing.T) {
+	store := memory.New(memory.Config{})
+	e := New(Config{Store: store, Lanes: 1, Callers: map[string]Caller{"http": new(sends)}, Log: slog.New(slog.DiscardHandler)})
+	granted, err := store.Register(t.Context(), "n1", 8*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.identity.Store("n1")
+	arrived := time.Now()
+	// The response to the registration took an hour, so the store's clock may be an hour later than
+	// its earliest estimate.
+	e.lease.renewed(granted, arrived.Add(-time.Hour), arrived)
+	id := uuid.Must(uuid.NewV7())
+	r := journal.Record{Seq: 1, At: granted.Now, Kind: journal.Started, Node: "n1"}
+	journal.Seal(id, nil, &r)
+	out, err := store.Append(t.Context(), "n1", []journal.Append{{Saga: id, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: r.At}, Records: []journal.Record{r}}})
+	if err := errors.Join(err, out[0].Err, store.Send(t.Context(), journal.Message{ID: id, Saga: id, Kind: "signal"})); err != nil {
+		t.Fatal(err)
+	}
+	l := e.lanes[0]
+	l.perform(Perform{ID: id, Node: "n1", Permit: &Permit{}, Send: machine.Send{Path: "pay", Way: journal.Do, Attempt: 1, Kind: "http", Timeout: time.Minute}})
+	claimed := journal.Claimed{Saga: id}
+	e.loading.begin(claimed)
+	e.loaded(l.quit, Loaded{Claimed: claimed})
+	if err := e.readMessages(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(l.events)
+	events := 0
+	for ev := range l.events {
+		var at time.Time
+		switch ev := ev.(type) {
+		case Answered:
+			at = ev.At
+		case Loaded:
+			at = ev.At
+		case Received:
+			at = ev.At
+		default:
+			continue
+		}
+		events++
+		if late := at.Sub(e.lease.now()); late < time.Minute {
+			t.Errorf("%T comes with a time %v after the earliest one, want about an hour", ev, late)
+		}
+	}
+	if events != 3 {
+		t.Errorf("%d events, want a response, a saga and a message", events)
+	}
+}
 
 // sends counts the requests that are sent.
 type sends int
