@@ -91,9 +91,16 @@ func TestRevertAtWork(t *testing.T) {
 // The same, and the parent continues without the step: the child is undone, as nothing counts on
 // it.
 func TestContinues(t *testing.T) {
-	r := lossyRig(t, 1, child, "saga: p2\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none, on_error: continue}\n")
-	if of, kid := r.both(r.start("p2", "null")); of != saga.Succeeded || kid != saga.Compensated {
-		t.Errorf("the parent is %s, the child %s", of, kid)
+	for name, steps := range map[string]string{
+		"a step":       "  - {id: sub, run: child, input: {n: 1}, retry: none, on_error: continue}\n",
+		"an iteration": "  - id: each\n    foreach: [1]\n    on_item_error: collect\n    steps:\n      - {id: sub, run: child, input: {n: \"${item}\"}, retry: none}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := lossyRig(t, 1, child, "saga: p2\nsteps:\n"+steps)
+			if of, kid := r.both(r.start("p2", "null")); of != saga.Succeeded || kid != saga.Compensated {
+				t.Errorf("the parent is %s, the child %s", of, kid)
+			}
+		})
 	}
 }
 
