@@ -466,8 +466,6 @@ func TestRestartOnDisk(t *testing.T) {
 	stop()
 }
 
-// Events for a sink that a node does not have are left to others: they delay no event, and the log
-// says once that they wait.
 // The workers take events while the queue is emptied at a stop, which must not wait for an event
 // that a worker has taken.
 func TestDiscard(t *testing.T) {
@@ -498,6 +496,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
+// Events for a sink that a node does not have are left to others: they delay no event, and the log
+// says once that they wait.
 func TestSinkOfOthers(t *testing.T) {
 	c := newClock()
 	s, one, other := c.store(), newReceiver(t, nil), newReceiver(t, nil)
