@@ -363,10 +363,24 @@ func TestModelFormerLife(t *testing.T) {
 }
 
 // TestModelFailures: errors of the provider pass as they come. They are no answers: the same
-// request is sent again.
+// request is sent again. A 4xx without usage costs nothing, and whatever else may have cost
+// something stays reserved.
 func TestModelFailures(t *testing.T) {
 	x := newFixture(t)
 	a := openAgent(t, x, `, "budget": "1.00 USD"`)
+	cost := func() saga.CostView {
+		var v sessionView
+		a.do("GET", "", "").want(200).into(&v)
+		return v.Cost
+	}
+	same := func(one, other string) bool {
+		a, err := retry.Amount(one, "USD")
+		b, err2 := retry.Amount(other, "USD")
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return a.Cmp(b) == 0
+	}
 	for _, r := range modelRequests[:3] {
 		body := strings.Replace(fmt.Sprintf(r.body, ""), `"m"`, `"priced"`, 1)
 		streamed := strings.TrimSuffix(body, "}") + `, "stream": true}`
@@ -382,7 +396,12 @@ func TestModelFailures(t *testing.T) {
 			{llmstub.Fault{Malformed: true}, body, 502, "true"},
 		} {
 			x.fault.Store(&tt.fault)
+			before := cost()
 			got := a.ask(r.path, tt.body)
+			after := cost()
+			if free := tt.want < 500; !same(after.Spent, before.Spent) || same(after.Reserved, before.Reserved) != free {
+				t.Errorf("%s %+v: the reservation is free: %v, but the cost changes from %+v to %+v", r.name, tt.fault, free, before, after)
+			}
 			if got.Status != tt.want || got.Header.Get("X-Should-Retry") != tt.again {
 				t.Errorf("%s %+v: %d, X-Should-Retry %q: %s", r.name, tt.fault, got.Status, got.Header.Get("X-Should-Retry"), got.Body)
 			}
@@ -398,10 +417,8 @@ func TestModelFailures(t *testing.T) {
 		a.ask(r.path, body).want(200)
 		a.ask(r.path, streamed).want(200)
 	}
-	var v sessionView
-	a.do("GET", "", "").want(200).into(&v)
-	if v.Cost.Models["priced"].Output == 0 || v.Cost.Spent == "0" {
-		t.Errorf("cost %+v", v.Cost)
+	if c := cost(); c.Models["priced"].Output == 0 || c.Spent == "0" {
+		t.Errorf("cost %+v", c)
 	}
 }
 
