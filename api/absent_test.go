@@ -40,7 +40,10 @@ func TestMissingSecret(t *testing.T) {
 			t.Errorf("validating, which explains secrets: %v: %s", explains, body)
 		}
 	}
-	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).problem(422, "invalid_start")
+	p := y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).problem(422, "invalid_start")
+	if len(p.Errors) != 1 || p.Errors[0].Code != "secret_missing" || !strings.Contains(p.Errors[0].Detail, "RECOURSE_SECRET_PAY_KEY") {
+		t.Errorf("a start without its secret: %+v", p.Errors)
+	}
 	have = true
 	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).want(201)
 	if body := y.do("GET", "/v1/definitions/paid", "", as).want(200).Body; strings.Contains(string(body), `"missing-secret"`) {
