@@ -47,18 +47,15 @@ func showSignIn(v *request) error {
 	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
 }
 
-// Bounds of the sign-in form: its size, and the time within which it must arrive.
-const (
-	signInBody = 16 << 10
-	signInTime = 10 * time.Second
-)
+// signInBody is the largest sign-in form, in bytes.
+const signInBody = 16 << 10
 
 // signIn serves POST /sign-in.
 func signIn(v *request) error {
 	v.still = true
 	// The sender is not authenticated yet, so the limits are small.
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
-	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
+	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(v.cfg.SignIn))
 	if err := v.r.ParseForm(); err != nil {
 		return &rest.Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is too large for a key, or was cut off: go back, and paste the key again"}
 	}

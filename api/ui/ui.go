@@ -51,6 +51,7 @@ type Config struct {
 	Now      func() time.Time
 	Tick     time.Duration // 2s: update interval of pages about many sagas
 	Streams  int           // 200: maximum of live pages; further ones wait for one to be closed
+	SignIn   time.Duration // 10s: the time in which a sign-in form must arrive
 }
 
 // server serves the pages.
@@ -78,6 +79,9 @@ func New(cfg Config) http.Handler {
 	}
 	if cfg.Streams <= 0 {
 		cfg.Streams = 200
+	}
+	if cfg.SignIn <= 0 {
+		cfg.SignIn = 10 * time.Second
 	}
 	s := &server{cfg: cfg, mux: http.NewServeMux(), pages: http.NewServeMux(), streams: make(chan struct{}, cfg.Streams)}
 	for _, p := range pages {

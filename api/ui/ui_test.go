@@ -2,7 +2,9 @@ package ui
 
 import (
 	"bufio"
+	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -128,6 +130,33 @@ func TestSignIn(t *testing.T) {
 	x.page("/").want(200).has("the desk", "Sign out").lacks(secret)
 	x.post("/sign-out").want(303)
 	x.page("/").want(303)
+}
+
+// A sign-in form that stops arriving is refused when its time is over, and its connection is closed.
+func TestSignInFormComesInTime(t *testing.T) {
+	x := newSite(t, keysRequired, func(_ *api.Config, c *Config) { c.SignIn = 50 * time.Millisecond })
+	conn, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey="); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatalf("half a form has no response: %v", err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("half a form: status %d, %v", resp.StatusCode, err)
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		t.Errorf("the connection of half a form: %v", err)
+	}
 }
 
 // For an unknown path a browser gets a page with the navigation, and a program the API's problem.
