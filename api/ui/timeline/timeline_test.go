@@ -229,18 +229,27 @@ func TestTimelineOfACancel(t *testing.T) {
 			cancelled = r.At
 		}
 	}
+	lanes, slept := 0, 0
 	for _, l := range c.do {
 		if l.path != "pause" {
 			continue
 		}
+		lanes++
 		if b := l.bars[len(l.bars)-1]; b.open || !b.to.Equal(cancelled) || !c.end.After(cancelled) {
 			t.Errorf("the sleep is drawn from %s to %s, open: %v; the saga was cancelled at %s, and ended at %s", b.from, b.to, b.open, cancelled, c.end)
 		}
 	}
 	for _, s := range steps {
-		if s.Path == "pause" && s.Status != machine.StepSkipped {
+		if s.Path != "pause" {
+			continue
+		}
+		slept++
+		if s.Status != machine.StepSkipped {
 			t.Errorf("the step that slept is %s", s.Status)
 		}
+	}
+	if lanes != 1 || slept != 1 {
+		t.Errorf("the sleep has %d lanes and is %d steps, want one of each", lanes, slept)
 	}
 	if p.Machine.Status() != saga.Compensated || cancelled.IsZero() {
 		t.Errorf("the saga is %s, cancelled at %s", p.Machine.Status(), cancelled)
