@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"recourse/internal/cli/config"
 	"recourse/internal/pgsync"
 	"recourse/internal/statedir"
@@ -185,6 +187,47 @@ func TestDoctorClock(t *testing.T) {
 		f := finding(t, func(d *doctor) { d.clock(asked, asked.Add(tt.took), asked.Add(tt.ahead)) })
 		if f.Check != "clock" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Fix == "") != (f.Result == fine) {
 			t.Errorf("%s ahead, asked for %s: %+v", tt.ahead, tt.took, f)
+		}
+	}
+}
+
+// A server that does not say which cluster it is gets a warning, until it is fixed as the warning
+// says.
+func TestDoctorUnknownIdentity(t *testing.T) {
+	t.Parallel()
+	c, err := pgserver.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := pgx.Connect(t.Context(), c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	warnings := func() (list []checkup) {
+		d := &doctor{cmd: &Command{}, now: time.Now}
+		d.cmd.Database = strings.Replace(c.URL, "postgres@127.0.0.1", "plain@127.0.0.1", 1)
+		if !d.postgres(t.Context()) {
+			t.Fatalf("%+v", d.found)
+		}
+		return slices.DeleteFunc(d.found, func(f checkup) bool { return !strings.Contains(f.Text, "which cluster it is") })
+	}
+	const revoked = `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`
+	for _, tt := range []struct {
+		do     string
+		warned bool
+	}{{`CREATE ROLE plain LOGIN`, false}, {revoked, true}, {`GRANT EXECUTE ON FUNCTION pg_control_system() TO plain`, false}} {
+		if _, err := conn.Exec(t.Context(), tt.do); err != nil {
+			t.Fatal(err)
+		}
+		list := warnings()
+		if !tt.warned && len(list) > 0 || tt.warned && (len(list) != 1 || list[0].Result != unwise || !strings.Contains(list[0].Fix, "GRANT EXECUTE ON FUNCTION pg_control_system()")) {
+			t.Errorf("after %s: %+v", tt.do, list)
 		}
 	}
 }
