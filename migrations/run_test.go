@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -134,6 +135,25 @@ func TestParity(t *testing.T) {
 func exists(name string) bool {
 	_, err := fs.Stat(migrations.FS, name)
 	return err == nil
+}
+
+// The checks of a database run on the connection that would migrate it, so a server that a check
+// refuses is not changed.
+func TestChecksComeFirst(t *testing.T) {
+	dsn := pgserver.DSN(t)
+	refused := errors.New("another server")
+	checked := migrations.Postgres(dsn, func(context.Context, *pgconn.PgConn) error { return refused })
+	if err := migrations.Up(t.Context(), checked); !errors.Is(err, refused) {
+		t.Errorf("Up: %v, want the error of the check", err)
+	}
+	if at, _, err := migrations.Version(t.Context(), migrations.Postgres(dsn)); err != nil || at != 0 {
+		t.Errorf("the database is at step %d, %v", at, err)
+	}
+	must(t, migrations.Up(t.Context(), migrations.Postgres(dsn)))
+	if err := migrations.Down(t.Context(), checked, 1); !errors.Is(err, refused) {
+		t.Errorf("Down: %v, want the error of the check", err)
+	}
+	must(t, migrations.Check(t.Context(), migrations.Postgres(dsn)))
 }
 
 // A database that a newer program migrated, or that has an initial step which this program no
