@@ -132,7 +132,8 @@ func TestSignIn(t *testing.T) {
 	x.page("/").want(303)
 }
 
-// A sign-in form that stops arriving is refused when its time is over, and its connection is closed.
+// A sign-in form that stops arriving is refused when its time is over, and its connection is
+// closed.
 func TestSignInFormComesInTime(t *testing.T) {
 	x := newSite(t, keysRequired, func(_ *api.Config, c *Config) { c.SignIn = 50 * time.Millisecond })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
