@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,14 @@ func TestDemoStaysUp(t *testing.T) {
 	}
 	if out := ok(t, env, "inbox"); !strings.Contains(out, "in_doubt  It is unknown whether step refund has happened") || !strings.Contains(out, "approval  Refund 39.90 USD") {
 		t.Errorf("inbox: %s", out)
+	}
+	// A server of the demo that is killed is replaced at once, because it keeps its node's state.
+	_, after, _ = strings.Cut(w.String(), "recourse serve   # process ")
+	pid, _, _ := strings.Cut(after, "\n")
+	_, after, _ = strings.Cut(string(read(t, "/proc/"+pid+"/cmdline")), "--state-dir\x00")
+	state, _, _ := strings.Cut(after, "\x00")
+	if files, err := os.ReadDir(state); err != nil || len(files) == 0 {
+		t.Errorf("the state of the demo's server in %q: %v, %v", state, files, err)
 	}
 	if out := ok(t, env, "list", "-d", "refund-claim", "-s", "compensated"); !strings.Contains(out, "0.02004") {
 		t.Errorf("what an undone saga has cost: %s", out)

@@ -347,16 +347,53 @@ func TestServiceUnit(t *testing.T) {
 		t.Fatalf("no %s", program)
 	}
 	command, _, _ = strings.Cut(command, "\n")
-	command = strings.ReplaceAll(command, "${STATE_DIRECTORY}", t.TempDir())
+	kept := t.TempDir()
+	command = strings.ReplaceAll(command, "${STATE_DIRECTORY}", kept)
 	s := serve(t, nil, append(strings.Fields(command)[1:], "--database", filepath.Join(t.TempDir(), "a.db"))...)
 	if code := s.stop(); code != cli.OK {
 		t.Errorf("%s: exit %d:\n%s", command, code, s.log)
 	}
+	keepsState(t, kept)
 	if said := verifyUnit(t, strings.Replace(unit, program, "ExecStart=/bin/true", 1)); said != "" {
 		t.Errorf("systemd-analyze verify: %s", said)
 	}
 	if said := verifyUnit(t, strings.Replace(unit, "StateDirectory=", "StateDirektory=", 1)); !strings.Contains(said, "StateDirektory") {
 		t.Errorf("systemd-analyze verify does not notice a key that there is not: %q", said)
+	}
+}
+
+// The command of the image works, and keeps the node's state in the image's volume.
+func TestContainerCommand(t *testing.T) {
+	t.Parallel()
+	const volume = "/var/lib/recourse"
+	set := make(map[string]string)
+	for line := range strings.Lines(string(read(t, "../../deploy/Containerfile"))) {
+		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		set[instruction] = rest
+	}
+	if set["VOLUME"] != volume || set["WORKDIR"] != volume {
+		t.Errorf("the volume is %s, and the working directory %s", set["VOLUME"], set["WORKDIR"])
+	}
+	kept := t.TempDir()
+	var args []string
+	must(t, json.Unmarshal([]byte(strings.ReplaceAll(set["CMD"], volume, kept)), &args))
+	if len(args) == 0 || args[0] != "serve" {
+		t.Fatalf("the command is %q", args)
+	}
+	// The port of the image may be taken on this machine, and an open address needs a key.
+	s := serve(t, nil, append(args[1:], "--listen", "127.0.0.1:0", "--database", filepath.Join(t.TempDir(), "a.db"))...)
+	if code := s.stop(); code != cli.OK {
+		t.Errorf("%q: exit %d:\n%s", args, code, s.log)
+	}
+	keepsState(t, kept)
+}
+
+// keepsState fails unless a server has kept its node's state in a directory, so that the node that
+// is started next takes over at once from one that was killed.
+func keepsState(t *testing.T, dir string) {
+	t.Helper()
+	if files, err := os.ReadDir(filepath.Join(dir, "node")); err != nil || len(files) == 0 {
+		t.Errorf("the node's state: %v, %v", files, err)
 	}
 }
 
