@@ -1,16 +1,17 @@
 package machine_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 	"recourse/saga/machine"
@@ -20,7 +21,12 @@ var planTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 func makePlan(t *testing.T, src, input string, stubs map[string]json.RawMessage) machine.Plan {
 	t.Helper()
-	def, errs := dsl.Parse("plan.yaml", []byte(src), dsl.Options{Kinds: kinds.All()})
+	return makePlanWith(t, dsl.Options{Kinds: kinds.All()}, src, input, stubs)
+}
+
+func makePlanWith(t *testing.T, o dsl.Options, src, input string, stubs map[string]json.RawMessage) machine.Plan {
+	t.Helper()
+	def, errs := dsl.Parse("plan.yaml", []byte(src), o)
 	if errs != nil {
 		t.Fatal(errs)
 	}
@@ -261,29 +267,102 @@ func TestPlanNeedsNoData(t *testing.T) {
 		files = append(files, found...)
 	}
 	for _, file := range files {
+		if slices.ContainsFunc(plansOfUse, func(p planOfUse) bool { return p.file == file }) {
+			continue // it needs actions, which TestPlanOfUse has
+		}
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(src, []byte("use: ")) {
-			continue // needs actions, which TestPlanOfUse covers
-		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			p := makePlan(t, string(src), ``, nil)
+			checkNeedsNoData(t, makePlan(t, string(src), ``, nil))
+		})
+	}
+}
+
+// checkNeedsNoData checks a plan that was made without any data: there is a request for every step
+// that sends one, and no step fails.
+func checkNeedsNoData(t *testing.T, p machine.Plan) {
+	t.Helper()
+	for _, s := range p.Steps {
+		switch {
+		case s.Kind != "fail" && strings.Contains(s.Note, "fails"), s.Undo != nil && (s.Undo.Request == nil || s.Undo.Note != ""):
+			t.Errorf("%s: %q, undo %+v", s.Path, s.Note, s.Undo)
+		case s.Request == nil && (s.Kind == "http" || s.Kind == "task" || s.Use != "") && !s.Skipped:
+			t.Errorf("%s has no request: %q", s.Path, s.Note)
+		case strings.ContainsAny(string(s.Output)+s.Note, "\ufdd0\ufdd1"):
+			t.Errorf("%s shows marks", s.Path)
+		}
+	}
+	if len(p.Steps) == 0 {
+		t.Error("no steps")
+	}
+}
+
+// planOfUse is a definition whose steps use the actions in a directory, and what its plan has.
+type planOfUse struct {
+	file, actions string
+	uses          int // how many steps of the plan use an action
+	want          []string
+}
+
+var plansOfUse = []planOfUse{
+	{"../../examples/agent-loop.yaml", "../../examples/agent", 3, []string{
+		`work[0].look http if steps.think.output.json.action == "look" GET ‹vars.world›/orders/orders/‹work[0].think.json.order›/returnable`,
+		`POST ‹vars.world›/things {"text":"‹work[0].think.json.text›"} undo DELETE ‹vars.world›/things/‹work[0].note.id›`,
+		`POST ‹vars.world›/pay/refunds {"order":"‹work[0].think.json.order›","amount":"‹input.amount›"} undo POST ‹vars.world›/pay/refunds/‹work[0].refund.id›/cancel`,
+	}},
+	{"../../examples/actions/exchange.yaml", "../../examples/actions", 1, []string{
+		`refund http POST ‹vars.pay›/refunds {"order":"‹input.order›","amount":"‹input.amount›","reason":"exchanged for ‹input.sku›"} undo POST ‹vars.pay›/refunds/‹refund.id›/cancel`,
+	}},
+	{"../../examples/agents/refund/support.yaml", "../../examples/agents/refund/actions", 3, []string{
+		`work-refund http POST ‹vars.pay›/refunds {"order":"‹input.order›","amount":"‹input.amount›"} undo POST ‹vars.pay›/refunds/‹work[0].work-tools[1].work-refund.id›/cancel`,
+	}},
+}
+
+// TestPlanOfUse plans the definitions that use actions with nothing at all, as TestPlanNeedsNoData
+// does the others: values that `with` passes on are placeholders in the action's requests.
+func TestPlanOfUse(t *testing.T) {
+	for _, tt := range plansOfUse {
+		t.Run(filepath.Base(tt.file), func(t *testing.T) {
+			src, err := os.ReadFile(tt.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := makePlanWith(t, dsl.Options{Kinds: kinds.All(), Actions: actionsIn(tt.actions)}, string(src), ``, nil)
+			checkNeedsNoData(t, p)
+			uses := 0
 			for _, s := range p.Steps {
-				switch {
-				case s.Kind != "fail" && strings.Contains(s.Note, "fails"), s.Undo != nil && (s.Undo.Request == nil || s.Undo.Note != ""):
-					t.Errorf("%s: %q, undo %+v", s.Path, s.Note, s.Undo)
-				case s.Request == nil && (s.Kind == "http" || s.Kind == "task") && !s.Skipped:
-					t.Errorf("%s has no request: %q", s.Path, s.Note)
-				case strings.ContainsAny(string(s.Output)+s.Note, "\ufdd0\ufdd1"):
-					t.Errorf("%s shows marks", s.Path)
+				if s.Use != "" {
+					uses++
 				}
 			}
-			if len(p.Steps) == 0 {
-				t.Error("no steps")
+			if uses != tt.uses {
+				t.Errorf("%d steps use an action, not %d", uses, tt.uses)
+			}
+			got := strings.Join(lines(p), "\n")
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("the plan lacks %s:\n%s", want, got)
+				}
 			}
 		})
+	}
+}
+
+// actionsIn finds the actions in the files of a directory, each in any version.
+func actionsIn(dir string) func(name string, version int) (*saga.Action, error) {
+	return func(name string, version int) (*saga.Action, error) {
+		src, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		a, errs := dsl.ParseAction(name+".yaml", src, dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			return nil, errs
+		}
+		a.Version = max(version, 1)
+		return a, nil
 	}
 }
 
