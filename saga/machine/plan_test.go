@@ -187,12 +187,12 @@ func TestPlanOfUnknowns(t *testing.T) {
 		name, src, input string
 		want             []string
 	}{
-		{"an optional input that is left out fails the step that reads it, and no other", `saga: p
-input: {memo: "string?"}
+		{"an optional input that is left out is null as a whole value, and a text needs a default for it", `saga: p
+input: {memo: string?}
 steps:
   - {id: debit, http: POST https://a.example/debits, in_doubt: retry, compensate: {http: "DELETE https://a.example/debits/${output.id}"}}
-  - {id: note, http: POST https://a.example/notes, in_doubt: retry, compensate: none, body: {memo: "${input?.memo}"}}
-`, `{}`, []string{"debit http POST https://a.example/debits  undo DELETE https://a.example/debits/‹debit.id›", `note http POST https://a.example/notes {"memo":null}`}},
+  - {id: note, http: POST https://a.example/notes, in_doubt: retry, compensate: none, body: {memo: "${input.memo}", safe: "${input?.memo}", text: "Memo: ${input.memo ?? 'none'}"}}
+`, `{}`, []string{"debit http POST https://a.example/debits  undo DELETE https://a.example/debits/‹debit.id›", `note http POST https://a.example/notes {"memo":null,"safe":null,"text":"Memo: none"}`}},
 		{"an input that is required and left out", `saga: p
 input: {order: string, lines: [{sku: string, n: integer = 1}], at: {city: string, zip: string}}
 steps:
