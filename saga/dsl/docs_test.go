@@ -3,8 +3,11 @@ package dsl_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -15,7 +18,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // TestExamples holds the examples of the other pages to being valid.
 func TestExamples(t *testing.T) {
-	for name, least := range map[string]int{"people.md": 2, "patterns.md": 16} {
+	for name, least := range map[string]int{"people.md": 2, "patterns.md": 16, "workers.md": 1} {
 		page := string(read(t, "../../docs/"+name))
 		o, blocks := withActions(t, name, page)
 		if len(blocks) < least {
@@ -67,8 +70,7 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
 		}
 	}
-	words := append([]string{"blind-retry", "dead-compensation", "uncompensated-write", "irreversible-before-fallible", "model-output-feeds-write-without-approval", "verify-without-output", "irreversible-auto", "dead-approve-when"}, dsl.StepKeys()...)
-	words = append(words, dsl.TopKeys()...)
+	words := append(dsl.StepKeys(), dsl.TopKeys()...)
 	for _, k := range kinds.All() {
 		words = append(words, k.Name)
 		for _, key := range k.Keys {
@@ -80,6 +82,50 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("the page does not name %s", w)
 		}
 	}
+}
+
+// TestWarningsPage: the tables of docs/definitions.md list exactly the warnings that the code can
+// give, each once, so none is left undocumented, and none is documented that does not exist.
+func TestWarningsPage(t *testing.T) {
+	page := string(read(t, "../../docs/definitions.md"))
+	_, section, _ := strings.Cut(page, "\n## Warnings\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		listed = append(listed, m[1])
+	}
+	slices.Sort(listed)
+	if diff := cmp.Diff(warningsInSource(t), listed); diff != "" {
+		t.Errorf("warnings of the code and of the page (-code +page):\n%s", diff)
+	}
+}
+
+// warningCalls match what gives a warning: in this package, and in the catalog, which knows what
+// the server has.
+var warningCalls = map[string]*regexp.Regexp{
+	"*.go":                      regexp.MustCompile(`\bw\.(?:say\([^"]*(?:"[a-z_]*", )?|warns = append\(w\.warns, finding\(\w+, )"([a-z]+(?:-[a-z]+)+)"`),
+	"../../catalog/*absent*.go": regexp.MustCompile(`(?m)^\tcode\w+ += "([a-z]+(?:-[a-z]+)+)"$`),
+}
+
+// warningsInSource reads the codes of warnings out of the code, sorted.
+func warningsInSource(t *testing.T) (codes []string) {
+	t.Helper()
+	for pattern, call := range warningCalls { // any order
+		before := len(codes)
+		for _, file := range glob(t, pattern) {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range call.FindAllStringSubmatch(string(read(t, file)), -1) {
+				codes = append(codes, m[1])
+			}
+		}
+		if len(codes) == before {
+			t.Fatalf("no warnings in %s, so the pattern is stale", pattern)
+		}
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
 }
 
 // TestEventsPage holds the examples of docs/events.md to being valid.
@@ -111,5 +157,16 @@ func TestActionsPage(t *testing.T) {
 		if !strings.Contains(page, "`"+key+"`") {
 			t.Errorf("the page does not name %s", key)
 		}
+	}
+}
+
+// TestMCPPage holds the action of docs/mcp.md to being valid. The page's other blocks are parts of
+// the config file.
+func TestMCPPage(t *testing.T) {
+	o, _ := withActions(t, "mcp.md", string(read(t, "../../docs/mcp.md")))
+	if a, err := o.Actions("refund", 0); err != nil {
+		t.Error(err)
+	} else if len(a.Warnings) > 0 {
+		t.Errorf("the action has warnings: %v", a.Warnings)
 	}
 }
