@@ -94,12 +94,17 @@ func (s *server) warnings(ctx context.Context, def *saga.Definition) ([]saga.Fin
 	return slices.Concat(def.Warnings, s.cfg.Catalog.MissingSecrets(def), absent), err
 }
 
+// actionWarnings returns an action's own warnings, and those about secrets that this server lacks.
+func (s *server) actionWarnings(a *saga.Action) []saga.Finding {
+	return slices.Concat(a.Warnings, s.cfg.Catalog.MissingSecretsOfAction(a))
+}
+
 func (s *server) actions() *documents {
 	of := func(a *saga.Action) compiled {
 		if a == nil {
 			return compiled{}
 		}
-		return compiled{warnings: a.Warnings}
+		return compiled{warnings: s.actionWarnings(a)}
 	}
 	return &documents{server: s, kind: catalog.ActionKind, path: "actions", missing: "action_not_found", invalid: "invalid_action",
 		publish: func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error) {

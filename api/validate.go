@@ -44,19 +44,23 @@ func (s *server) validate(c echo.Context) error {
 
 // check compiles a document of either kind.
 func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
+	// Only callers who may publish the document may learn which secrets the server has.
+	mayPublish := callerOf(c).can(opPublish)
 	if dsl.IsAction(src) {
 		a, errs := s.cfg.Catalog.CompileAction("action.yaml", src)
 		if errs != nil {
 			return nil, errs
 		}
-		return a.Warnings, nil
+		if !mayPublish {
+			return a.Warnings, nil
+		}
+		return s.actionWarnings(a), nil
 	}
 	def, err := s.cfg.Catalog.Compile(c.Request().Context(), "definition.yaml", src)
 	if err != nil {
 		return nil, err
 	}
-	if !callerOf(c).can(opPublish) {
-		// Only callers who may publish the document may learn which secrets the server has.
+	if !mayPublish {
 		absent, err := s.cfg.Catalog.MissingDefinitions(c.Request().Context(), def)
 		return slices.Concat(def.Warnings, absent), err
 	}

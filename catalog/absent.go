@@ -63,11 +63,20 @@ func (c *Catalog) unrunnable(ctx context.Context, target string) (string, error)
 // MissingSecrets lists the secrets of a definition that this server does not have now, and says
 // where it looks for them.
 func (c *Catalog) MissingSecrets(def *saga.Definition) []saga.Finding {
+	return c.missingSecrets(def.Mentions)
+}
+
+// MissingSecretsOfAction is MissingSecrets for an action.
+func (c *Catalog) MissingSecretsOfAction(a *saga.Action) []saga.Finding {
+	return c.missingSecrets(a.Mentions)
+}
+
+func (c *Catalog) missingSecrets(mentions []saga.Mention) []saga.Finding {
 	if c.options.Secret == nil {
 		return nil
 	}
 	var list []saga.Finding
-	for _, m := range def.Mentions {
+	for _, m := range mentions {
 		if _, err := c.options.Secret(m.Name); err != nil {
 			f := m.At
 			f.Code, f.Detail = codeMissingSecret, err.Error()

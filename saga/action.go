@@ -22,12 +22,13 @@ type Action struct {
 	SHA256      string // the source's SHA-256 in hex
 	Source      []byte
 
-	Input    Schema   // nil: any input is accepted
-	Step     *Step    // the part of a step that the action provides, without an id
-	Keys     []string // the keys of a step that the document sets; the saga's defaults decide the others
-	Secrets  []string // names that its requests may use
-	VarsUsed []string // names of vars that its expressions read, sorted
-	Currency string   // of its costs; "" if it has none
+	Input    Schema    // nil: any input is accepted
+	Step     *Step     // the part of a step that the action provides, without an id
+	Keys     []string  // the keys of a step that the document sets; the saga's defaults decide the others
+	Secrets  []string  // names that its requests may use
+	Mentions []Mention // where the document names each of Secrets
+	VarsUsed []string  // names of vars that its expressions read, sorted
+	Currency string    // of its costs; "" if it has none
 
 	Agents *AgentPolicy   // how sessions may call it; nil: they may not
 	Once   *expr.Template // over `input`: the value that identifies a call in a session; nil: its input does

@@ -26,6 +26,27 @@ func TestApplyWarnsAsTheServer(t *testing.T) {
 	}
 }
 
+// A definition and an action with a secret that the server does not have are published with a
+// warning at the line that names the secret. Such an action's sessions are refused, and say why.
+func TestApplyWarnsOfMissingSecrets(t *testing.T) {
+	t.Parallel()
+	s := serve(t, []string{"RECOURSE_SECRET_HAVE=x"}, "--database", filepath.Join(t.TempDir(), "a.db"))
+	def := file(t, "d.yaml", "saga: paid\nsecrets: [HAVE, DEF_KEY]\nsteps:\n  - {id: a, set: 1}\n")
+	act := file(t, "a.yaml", "action: charge\nagents: auto\nsecrets:\n  - HAVE\n  - ACT_KEY\nhttp: GET https://pay.example/\n")
+	r := run(t, s.env, "definitions", "apply", def, act)
+	for _, want := range []string{def + ":2:17: warning: missing-secret: ", "RECOURSE_SECRET_DEF_KEY", act + ":5:5: warning: missing-secret: ", "RECOURSE_SECRET_ACT_KEY"} {
+		if !strings.Contains(r.errOut, want) {
+			t.Errorf("apply does not say %s: %s", want, r.errOut)
+		}
+	}
+	if r.code != cli.OK || strings.Count(r.errOut, "missing-secret") != 2 {
+		t.Errorf("apply: exit %d, want 0 and two warnings: %s", r.code, r.errOut)
+	}
+	if r := run(t, s.env, "agent", "run", "--actions", "charge", "--", "true"); r.code != cli.Usage || !strings.Contains(r.errOut, "RECOURSE_SECRET_ACT_KEY") {
+		t.Errorf("agent run: exit %d: %s", r.code, r.errOut)
+	}
+}
+
 // Types are checked before anything is published: against actions and definitions in the same
 // directory, and those of the server.
 func TestApplyTypes(t *testing.T) {

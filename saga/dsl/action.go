@@ -27,7 +27,7 @@ func ParseAction(file string, src []byte, o Options) (*saga.Action, *Errors) {
 		return nil, errs
 	}
 	a := p.action
-	a.Input, a.Secrets, a.Description = p.def.Input, p.def.Secrets, p.def.Description
+	a.Input, a.Secrets, a.Mentions, a.Description = p.def.Input, p.def.Secrets, p.def.Mentions, p.def.Description
 	a.VarsUsed, a.Currency, a.Warnings = sortedKeys(p.varsUsed), p.currency, p.warns
 	return a, nil
 }
