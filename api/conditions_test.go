@@ -41,3 +41,19 @@ func TestCommandsMatchOneState(t *testing.T) {
 	}
 	x.do("POST", "/v1/sagas/"+id+"/resume", `{}`, header{"If-Match", "W/" + tag}).want(202)
 }
+
+// A publication has a condition on one version: an If-Match with several tags is refused, and
+// nothing is published.
+func TestPublicationsMatchOneVersion(t *testing.T) {
+	x := newFixture(t)
+	for path, src := range map[string]string{"/v1/definitions/nap": sleepDef, "/v1/actions/charge": chargeAction} {
+		tag := x.do("PUT", path, src).want(201).Header.Get("ETag")
+		for _, list := range []string{`"1", ` + tag, tag + `, "1"`, `*, ` + tag, tag + ", *", ","} {
+			x.do("PUT", path, src+"# 2\n", header{"If-Match", list}).problem(400, "invalid_request")
+		}
+		if now := x.do("GET", path, "").want(200).Header.Get("ETag"); now != tag {
+			t.Errorf("%s has gone from %s to %s", path, tag, now)
+		}
+		x.do("PUT", path, src+"# 2\n", header{"If-Match", "W/" + tag}).want(201)
+	}
+}

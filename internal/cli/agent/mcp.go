@@ -26,7 +26,7 @@ type MCP struct {
 	Key      string   `placeholder:"KEY" help:"Continue the session that was opened with this key, or open one. Default: open a session."`
 	Actions  []string `required:"" placeholder:"NAME[@VERSION]|FILE|DIR" help:"The actions that are tools, separated by commas: their names with --server, and files or directories without."`
 	Budget   string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
-	Parent   string   `placeholder:"ID" help:"The saga or session whose budget pays for this session."`
+	Parent   string   `placeholder:"ID" help:"The whole id of the saga or session whose budget pays for this session."`
 	Database string   `placeholder:"FILE|URL" help:"The database of the server in this process; default recourse.db. Without --server only."`
 	config.LocalFlags
 }

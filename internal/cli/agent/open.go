@@ -22,7 +22,7 @@ type Opening struct {
 	Budget       string   `placeholder:"AMOUNT" help:"The most that the session may cost, such as \"5.00 USD\"."`
 	Tokens       int64    `placeholder:"N" help:"The most tokens that its requests to models may use."`
 	OnExceed     string   `enum:",fail,ask" default:"" placeholder:"fail|ask" help:"What happens to a call or a request that the budget does not cover: fail (the default), or ask a person to raise it."`
-	Parent       string   `placeholder:"ID" help:"The saga or session whose budget pays for this session."`
+	Parent       string   `placeholder:"ID" help:"The whole id of the saga or session whose budget pays for this session."`
 	MaxCalls     int      `placeholder:"N" help:"The most calls; the server's default is 200."`
 	MaxParallel  int      `placeholder:"N" help:"The most calls that run at once; the server's default is 8."`
 	MaxAsks      int      `placeholder:"N" help:"The most requests to models; the server's default is 2000."`

@@ -17,7 +17,7 @@ type Compare struct {
 	ServerFlags
 	cli.OutputFlag
 	Saga  string `arg:"" completion-predictor:"saga" help:"The first one's id, or its first 8 characters or more."`
-	Other string `arg:"" completion-predictor:"saga" help:"The other one's id."`
+	Other string `arg:"" completion-predictor:"saga" help:"The other one's id, or its first 8 characters or more."`
 	All   bool   `help:"List also the steps that are the same."`
 }
 
