@@ -8,6 +8,7 @@ import (
 
 	"recourse/catalog"
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // TestMissingSecret: publishing warns of a secret that the server does not have, and a start is
@@ -118,5 +119,34 @@ func TestMissingSecretOfAction(t *testing.T) {
 		if strings.Contains(body, `"missing-secret"`) != explains {
 			t.Errorf("validating, which explains secrets: %v: %s", explains, body)
 		}
+	}
+}
+
+// goneSecret is a secret that the fixture's requests lack and its catalog does not check, as if it
+// had been removed after a session was opened.
+const goneSecret = "GONE_KEY"
+
+// A call of an open session whose secret is missing waits for a person who provides it: it says so
+// to the agent and in the inbox, and nothing is sent.
+func TestCallWithoutItsSecret(t *testing.T) {
+	x := newFixture(t)
+	x.do("PUT", "/v1/actions/charge", "action: charge\nagents: auto\nsecrets: ["+goneSecret+"]\nhttp: POST ${vars.pay}/charges\nheaders: {X-Key: '${secrets."+goneSecret+"}'}\n"+
+		"body: {amount: 1}\nin_doubt: retry\ncompensate: {http: 'POST ${vars.pay}/charges/${output.id}/refund'}\n").want(201)
+	var v sessionView
+	x.do("POST", "/v1/sessions", `{"name": "support", "actions": ["charge"]}`).want(201).into(&v)
+	a := &agent{x: x, id: v.ID, secret: NewSecret()}
+	a.attach("").want(200)
+	var call machine.CallView
+	a.do("POST", "/calls", `{"action": "charge", "wait": "0s"}`).into(&call)
+	x.until(a.id, is(saga.Stuck))
+	a.do("GET", "/calls/charge%5B0%5D", "").want(200).into(&call)
+	if call.Status != machine.CallWaiting || call.WaitsFor != "credentials" || call.Inbox == "" {
+		t.Errorf("the call: %+v", call)
+	}
+	if body := string(x.do("GET", "/v1/inbox", "").want(200).Body); !strings.Contains(body, "RECOURSE_SECRET_"+goneSecret) || !strings.Contains(body, call.Inbox) {
+		t.Errorf("the inbox does not say which secret is missing: %s", body)
+	}
+	if n := len(x.world.Ledger().Service("pay").Effects()); n != 0 {
+		t.Errorf("%d charges without the secret", n)
 	}
 }

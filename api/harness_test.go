@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,7 +142,12 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
+	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(name string) (string, error) {
+		if name == goneSecret {
+			return "", errors.New("secret " + name + " is missing: set RECOURSE_SECRET_" + name)
+		}
+		return "sesame-sesame", nil
+	}})
 	x := &fixture{t: t, store: store, world: w, fault: new(atomic.Pointer[llmstub.Fault]), scripted: new(atomic.Value), cooling: new(atomic.Bool)}
 	x.model, err = llmstub.New(llmstub.Config{APIKey: modelKey, Seed: 1, Fault: func(c llmstub.Call) llmstub.Fault {
 		if c.Model == "cooling" && x.cooling.Load() {
