@@ -315,6 +315,9 @@ var plansOfUse = []planOfUse{
 	{"../../examples/actions/exchange.yaml", "../../examples/actions", 1, []string{
 		`refund http POST ‹vars.pay›/refunds {"order":"‹input.order›","amount":"‹input.amount›","reason":"exchanged for ‹input.sku›"} undo POST ‹vars.pay›/refunds/‹refund.id›/cancel`,
 	}},
+	{"../dsl/testdata/good/use.yaml", "../dsl/testdata/actions", 4, []string{
+		`back http POST https://pay.example/refunds {"charge":"‹input.charge›","amount":"‹input.amount›","currency":"EUR","note":null}`,
+	}},
 	{"../../examples/agents/refund/support.yaml", "../../examples/agents/refund/actions", 3, []string{
 		`work-refund http POST ‹vars.pay›/refunds {"order":"‹input.order›","amount":"‹input.amount›"} undo POST ‹vars.pay›/refunds/‹work[0].work-tools[1].work-refund.id›/cancel`,
 	}},

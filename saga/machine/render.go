@@ -187,6 +187,11 @@ func inputOf(u *saga.Use, env expr.Env) (json.RawMessage, error) {
 		return saga.Encode(filled), nil
 	}
 	if doc := saga.Encode(given); expr.IsPartial(env) && expr.HasPlaceholder(doc) {
+		if f, ok := u.Input.(saga.Filler); ok {
+			if filled, ok := f.Fill(given); ok {
+				doc = saga.Encode(filled) // the action's templates read its defaults
+			}
+		}
 		return doc, nil // a placeholder is a text, whatever the type of its value will be
 	}
 	f := &saga.Failure{Code: codeInput, Title: "`with` breaks the input of action " + u.String()}
