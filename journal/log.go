@@ -58,6 +58,8 @@ var (
 // again. Any error that is not listed at a method means that the call wrote nothing and may be
 // repeated.
 type Log interface {
+	Durable
+
 	// Register gives a node a lease of ttl. The node is one process, and its id is never used
 	// again: registering it twice is an error. Errors: ErrInUse.
 	//
@@ -145,6 +147,13 @@ type Log interface {
 	// Applied.
 	Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]Message, error)
 
+	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids, after the
+	// given id (Nil: from the first). Pages may be read at different moments.
+	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
+}
+
+// Durable is the part of Log about a second machine that has what was committed.
+type Durable interface {
 	// Synchronous returns nil if commits wait until a second machine has them. Otherwise it returns
 	// ErrNotSynchronous, wrapped with the setting that is missing.
 	Synchronous(ctx context.Context) error
@@ -153,10 +162,6 @@ type Log interface {
 	// process has seen are as durable as an acknowledged Append. A commit that waits in vain for a
 	// second machine can be read, but may be lost with the first. Errors: ErrFenced, ErrUnknown.
 	Confirm(ctx context.Context, node string) error
-
-	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids, after the
-	// given id (Nil: from the first). Pages may be read at different moments.
-	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
 }
 
 // Local is the port of commands that run sagas in their own process.
