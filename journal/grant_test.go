@@ -29,3 +29,31 @@ func TestAgentGrant(t *testing.T) {
 		}
 	}
 }
+
+// Version is the newest one that the grant names; an action without a version stands for all.
+func TestAgentGrantVersion(t *testing.T) {
+	t.Parallel()
+	g := &AgentGrant{Actions: []string{"book@3", "book@12", "book@7", "mail@2", "refund", "refund@4", "note@5", "note"}}
+	for action, want := range map[string]int{"book": 12, "mail": 2, "refund": 0, "note": 0, "call": 0} {
+		if got := g.Version(action); got != want {
+			t.Errorf("%s: version %d, want %d", action, got, want)
+		}
+	}
+}
+
+func TestKeyBindingNarrows(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		KeyBinding
+		want bool
+	}{
+		{KeyBinding{}, false},
+		{KeyBinding{Sources: []string{"shop"}}, true},
+		{KeyBinding{Signals: []string{"paid"}}, true},
+		{KeyBinding{Sources: []string{"shop"}, Signals: []string{"paid"}}, true},
+	} {
+		if got := tt.Narrows(); got != tt.want {
+			t.Errorf("%+v: %v", tt.KeyBinding, got)
+		}
+	}
+}

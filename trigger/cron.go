@@ -42,21 +42,27 @@ func (c *Cron) Run(ctx context.Context) {
 	defer every.Stop()
 	for {
 		err := c.fire(ctx)
-		switch log := c.starter.log; {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil && !c.ailing:
-			log.Warn("could not look for triggers whose time has come, or start their sagas; it is tried again each second", "error", err)
-		case err == nil && c.ailing:
-			log.Info("triggers fire again")
 		}
-		c.ailing = err != nil
+		c.logOutage(err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-every.C:
 		}
 	}
+}
+
+// logOutage logs the beginning and the end of an outage.
+func (c *Cron) logOutage(err error) {
+	switch {
+	case err != nil && !c.ailing:
+		c.starter.log.Warn("could not look for triggers whose time has come, or start their sagas; it is tried again each second", "error", err)
+	case err == nil && c.ailing:
+		c.starter.log.Info("triggers fire again")
+	}
+	c.ailing = err != nil
 }
 
 // schedule is one cron trigger of a definition.

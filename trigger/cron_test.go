@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -231,6 +233,21 @@ func TestCronTriesAgain(t *testing.T) {
 	r.want("e null")
 	r.fire(c, "2026-03-02T08:30:01Z")
 	r.want("e null", "d null")
+}
+
+// The log has an outage once, and its end.
+func TestCronLogsAnOutageOnce(t *testing.T) {
+	var log strings.Builder
+	c := NewCron(New(Config{Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	for i, err := range []error{nil, errDied, errDied, nil, nil} {
+		c.logOutage(err)
+		if n, want := strings.Count(log.String(), "\n"), []int{0, 1, 1, 2, 2}[i]; n != want {
+			t.Errorf("after %d checks it has logged %s", i+1, &log)
+		}
+	}
+	if !strings.HasSuffix(log.String(), "msg=\"triggers fire again\"\n") {
+		t.Errorf("logged %s", &log)
+	}
 }
 
 // In a new version, unchanged times continue, even if other triggers now come before them; new ones

@@ -262,19 +262,20 @@ func TestEventAgainAfterAChange(t *testing.T) {
 func TestEventOfTheNewestVersion(t *testing.T) {
 	r := newRig(t)
 	other := another(t, r.clock, r.store)
+	r.publish("saga: c\ntriggers: [{event: a}]")
 	r.publish("saga: d\ntriggers: [{event: a}]")
 	r.publish("saga: e\ntriggers: [{event: a}]")
-	if got := r.event(saga.Event{ID: "1", Source: "/s", Type: "a"}); got != "d e" {
+	if got := r.event(saga.Event{ID: "1", Source: "/s", Type: "a"}); got != "c d e" {
 		t.Error(got)
 	}
 	other.publish("saga: d\ntriggers: [{event: a, input: {v: 2}}]")
 	if err := other.cat.Archive(t.Context(), journal.Definition, "e"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.event(saga.Event{ID: "2", Source: "/s", Type: "a"}); got != "d" {
+	if got := r.event(saga.Event{ID: "2", Source: "/s", Type: "a"}); got != "c d" {
 		t.Error(got)
 	}
-	r.want("d null", "e null", `d {"v":2}`)
+	r.want("c null", "d null", "e null", "c null", `d {"v":2}`)
 }
 
 // An event that a busy node could not act on wholly is acted on when it comes again, each trigger

@@ -327,6 +327,40 @@ func TestCannotSend(t *testing.T) {
 	}
 }
 
+// postponed is a store that keeps the delays after failed deliveries.
+type postponed struct {
+	journal.Outbox
+	waits []time.Duration
+}
+
+func (p *postponed) EventFailed(_ context.Context, _ uuid.UUID, _ string, wait time.Duration, _ string) error {
+	p.waits = append(p.waits, wait)
+	return nil
+}
+
+// However often an event has failed, it does not wait long for the configuration to be repaired.
+func TestMisconfiguredSinkIsTriedSoon(t *testing.T) {
+	var store postponed
+	w := &worker{Sink: Sink{Name: "one", URL: "ftp://sink.example"}, Outbox: New(Config{Store: &store})}
+	w.deliver(t.Context(), journal.Delivery{Attempts: 40})
+	if d := cmp.Diff([]time.Duration{5 * time.Minute}, store.waits); d != "" {
+		t.Error(d)
+	}
+}
+
+// A delivery that could last until another node may claim its event does not begin.
+func TestDeliveryEndsBeforeItsLease(t *testing.T) {
+	var store postponed
+	w := &worker{Sink: Sink{Name: "one", URL: "ftp://sink.example"}, Outbox: New(Config{Store: &store, Timeout: time.Minute}), queue: make(chan queued, 2)}
+	w.queue <- queued{journal.Delivery{}, time.Now().Add(time.Minute + 4*time.Second)}
+	w.queue <- queued{journal.Delivery{}, time.Now().Add(time.Hour)}
+	close(w.queue)
+	w.run(t.Context())
+	if n := len(store.waits); n != 1 {
+		t.Errorf("%d deliveries", n)
+	}
+}
+
 // A broken response is reported in one short line without control characters, which is safe for a
 // terminal. Data that arrives before the request is no response to it. Whether it arrives before or
 // after the request is sent, the event is not delivered.
@@ -569,5 +603,37 @@ func TestLargeEventsOfASlowSink(t *testing.T) {
 	o.claim(t.Context())
 	if len(slow.queue) == 0 {
 		t.Error("no further events are claimed")
+	}
+}
+
+// The log has an outage of the store once, and its end.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	o := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for i, err := range []error{nil, io.EOF, io.EOF, nil, nil} {
+		o.logOutage(err)
+		if n, want := strings.Count(log.String(), "\n"), []int{0, 1, 1, 2, 2}[i]; n != want {
+			t.Errorf("after %d claims it has logged %s", i+1, &log)
+		}
+	}
+	if !strings.HasSuffix(log.String(), "msg=\"recovered: events are claimed again\"\n") {
+		t.Errorf("logged %s", &log)
+	}
+}
+
+// A sink that names notifications, and no types, gets no events that sagas emit.
+func TestEmitted(t *testing.T) {
+	for _, tt := range []struct {
+		types, notify []string
+		want          bool
+	}{
+		{nil, nil, true},
+		{[]string{"order.*"}, nil, true},
+		{[]string{"order.*"}, []string{"stuck"}, true},
+		{nil, []string{"stuck"}, false},
+	} {
+		if got := (&Sink{Types: tt.types, Notify: tt.notify}).Emitted(); got != tt.want {
+			t.Errorf("types %q, notify %q: %v", tt.types, tt.notify, got)
+		}
 	}
 }
