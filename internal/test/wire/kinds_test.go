@@ -187,6 +187,22 @@ var operations = append([]operation{
 			},
 		}
 	}},
+	{"Confirm", "what was read", func(b *bench) attempt {
+		// Nothing else writes to the row of the node, so its version shows the commit.
+		version := func() (v string, err error) {
+			err = b.conn.QueryRow(context.Background(), `SELECT xmin::text FROM nodes WHERE id = $1`, b.node).Scan(&v)
+			return v, err
+		}
+		before, err := version()
+		must(err)
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error { return s.Confirm(ctx, b.node) },
+			done: func(journal.Store) (bool, error) {
+				now, err := version()
+				return now != before, err
+			},
+		}
+	}},
 	{"Release", "a lease", func(b *bench) attempt {
 		node := newID().String()
 		_, err := b.Register(context.Background(), node, ttl)
