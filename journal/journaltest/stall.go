@@ -233,7 +233,10 @@ func noteStalls(b *bench) {
 	diff(b, "counted", st.Stalled, map[string]int64{journal.StallNoSlot: 1, journal.StallForgotten: 1})
 	b.note(100*time.Millisecond, 0, late)
 	b.eventually("it is shown no more", func() bool { return len(b.stalls(journal.StallFilter{})) == 1 })
-	b.note(time.Hour, 0, late) // it is still known
+	b.note(100*time.Millisecond, 0, early)
+	b.eventually("nothing is shown", func() bool { return len(b.stalls(journal.StallFilter{})) == 0 })
+	b.note(time.Hour, 0, early) // forgets what has not been noted for long
+	b.note(time.Hour, 0, late)  // it is still known
 	diff(b, "shown again", len(b.stalls(journal.StallFilter{})), 2)
 	a := journal.Append{Saga: two, Records: chain(two, b.records(two)[0].Hash, 2, 1), Row: ended(), Release: true}
 	b.ok(a)

@@ -919,7 +919,7 @@ func ForgetsTasks(t *testing.T, s journal.Store, later func(time.Duration)) {
 	m := result(saga)
 	end := func() error { return b.EndTask(b.ctx, got[0].ID, token, "done", m) }
 	b.must(end())
-	later(journal.TaskKept - time.Minute)
+	later(24*time.Hour - time.Minute)
 	b.reap(10)
 	b.must(end())
 	later(2 * time.Minute)
