@@ -105,10 +105,11 @@ func (s *server) follows(c echo.Context, l *live) (b beginning, done bool, _ err
 	if err != nil || head == nil {
 		return b, false, err
 	}
-	if err := s.cfg.Engine.Confirm(c.Request().Context()); err != nil {
+	begun, err := s.confirmed(c.Request().Context(), head.ID)
+	if err != nil {
 		return b, false, err
 	}
-	return b, true, s.answerStart(c, found(head.ID), true, b.wait)
+	return b, true, s.answerStart(c, begun, true, b.wait)
 }
 
 // budget returns the budget of a retry: the saga's budget at its end, nil for that of its

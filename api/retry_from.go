@@ -124,8 +124,9 @@ func (s *server) wentOn(c echo.Context, l *live, b beginning, head *journal.Head
 	if head.Hash != b.hash {
 		return fail("already_retried", "saga %s goes on from a step of it already: retry that one instead", head.ID).of(l.id)
 	}
-	if err := s.cfg.Engine.Confirm(c.Request().Context()); err != nil {
+	begun, err := s.confirmed(c.Request().Context(), head.ID)
+	if err != nil {
 		return err
 	}
-	return s.answerStart(c, found(head.ID), true, b.wait)
+	return s.answerStart(c, begun, true, b.wait)
 }

@@ -36,13 +36,11 @@ func (o *object) parent(key string) uuid.UUID {
 // is the most that the caller's key allows.
 func (s *server) beginBelow(ctx context.Context, c echo.Context, parent uuid.UUID, named bool, b beginning) (machine.Begun, bool, error) {
 	if head, err := s.byKey(ctx, b); err != nil || head != nil {
-		if err == nil {
-			err = s.cfg.Engine.Confirm(ctx)
-		}
 		if err != nil {
 			return machine.Begun{}, false, err
 		}
-		return found(head.ID), true, nil
+		begun, err := s.confirmed(ctx, head.ID)
+		return begun, true, err
 	}
 	// Whatever is wrong with the start itself is said before anything is reserved for it.
 	start, data, err := s.validStart(b)

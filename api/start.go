@@ -72,18 +72,28 @@ func (s *server) startOnce(ctx context.Context, b beginning, start func() (machi
 	case err != nil || head == nil:
 		return machine.Begun{}, false, wrong
 	}
-	if s.cfg.Engine.Confirm(ctx) != nil {
+	again, err := s.confirmed(ctx, head.ID)
+	if err != nil {
 		return machine.Begun{}, false, wrong
 	}
 	if head.ID == begun.ID {
-		return machine.Begun{ID: begun.ID, Stop: func() {}, First: begun.First}, false, nil
+		again.First = begun.First
+		return again, false, nil
 	}
-	return found(head.ID), true, nil
+	return again, true, nil
 }
 
-// found is the result of a start whose saga existed already. If the saga was only read, the caller
-// calls Engine.Confirm first: a response says that the saga is durable.
+// found is the result of a start whose saga existed already, as the engine has said.
 func found(id uuid.UUID) machine.Begun { return machine.Begun{ID: id, Stop: func() {}} }
+
+// confirmed is found for a saga that was only read. A response says that the saga is durable, so a
+// commit confirms it first. Errors: those of Engine.Confirm.
+func (s *server) confirmed(ctx context.Context, id uuid.UUID) (machine.Begun, error) {
+	if err := s.cfg.Engine.Confirm(ctx); err != nil {
+		return machine.Begun{}, err
+	}
+	return found(id), nil
+}
 
 // startNew starts a saga.
 func (s *server) startNew(ctx context.Context, req startRequest, b beginning) (machine.Begun, bool, error) {

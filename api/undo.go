@@ -151,13 +151,14 @@ func (s *server) undoEnded(c echo.Context, l *live, cmd saga.Command) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	if head, err := s.undoing(ctx, l.id); err != nil || head != nil {
-		if err == nil {
-			err = s.cfg.Engine.Confirm(ctx)
-		}
 		if err != nil {
 			return err
 		}
-		return s.answerStart(c, found(head.ID), true, wait)
+		begun, err := s.confirmed(ctx, head.ID)
+		if err != nil {
+			return err
+		}
+		return s.answerStart(c, begun, true, wait)
 	}
 	if cmd.IfSeq != 0 && cmd.IfSeq != l.m.Seq() {
 		return fail("changed", "its seq is %d, not %d: read it again, then decide", l.m.Seq(), cmd.IfSeq).of(l.id)

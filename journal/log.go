@@ -350,7 +350,7 @@ const RetryKeyPrefix = "/retry:"
 func RetryKey(of uuid.UUID) string { return RetryKeyPrefix + of.String() }
 
 // EventKeyPrefix and ChildKeyPrefix begin the Keys of sagas that events start, and of child sagas.
-// They have no slash, so package api does not use them for callers with these names.
+// A caller may have such a name: package api puts a slash before it, so that its keys are others.
 const (
 	EventKeyPrefix = "event:"
 	ChildKeyPrefix = "run:"

@@ -175,8 +175,8 @@ func (t *Teller) failed(e *history.Event, d *saga.OutcomeData) string {
 	return what + t.next(d.Next, d.RetryAt)
 }
 
-// sentTo finds what the title of an error in transport says about its request, and the detail's
-// text that repeats it: see Failed of saga/kinds/http.
+// sentTo matches the title of an error in transport (see Failed of saga/kinds/http) and captures
+// what went wrong, the method and the host.
 var sentTo = regexp.MustCompile(`^(.+) \(([A-Z]+|tools/call) ([^()]+)\)$`)
 
 // cause returns a summary of an error. If no answer came, title and detail repeat the request,

@@ -44,8 +44,8 @@ type blockage struct {
 	others  map[uuid.UUID]bool
 }
 
-// freed takes in that a batch was committed, or failed for another reason than a refused append.
-// What it contains no longer waits because of one.
+// freed takes in that a batch was committed, or failed for another reason than a refused append:
+// its sagas no longer wait because of one.
 func (b *blockage) freed(batch []journal.Append) {
 	for _, a := range batch {
 		delete(b.others, a.Saga)
