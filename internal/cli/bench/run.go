@@ -63,18 +63,38 @@ func (b *runner) stub(delay time.Duration) (measure.Process, error) {
 // server starts servers, one after another.
 type server struct {
 	*runner
-	more []string // additional flags
-	p    *process.Process
+	more     []string // additional flags
+	profiles bool     // it serves profiles
+	p        *process.Process
 }
 
 // Start implements measure.Engine.
 func (e *server) Start() (measure.Process, error) {
-	p, err := e.spawn("engine", append([]string{"serve", "--database", e.dbs.engine, "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1", "--while-stdin", "--log-level", "warn"}, e.more...)...)
+	flags := append([]string{"serve", "--database", e.dbs.engine, "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1", "--while-stdin", "--log-level", "warn"}, e.more...)
+	debug := e.app.Variables[debugListen]
+	if e.profiles && debug == "" {
+		var err error
+		if debug, err = freeAddress(e.app.Ctx); err != nil {
+			return measure.Process{}, err
+		}
+		flags = append(flags, "--debug-listen", debug)
+	}
+	p, err := e.spawn("engine", flags...)
 	if err != nil {
 		return measure.Process{}, err
 	}
 	e.p = p
-	return processOf(p), nil
+	made := processOf(p)
+	made.Debug = debug
+	return made, nil
+}
+
+// succeeds lets a server take over the sagas of the one before it at once, and not after its lease.
+func (b *runner) succeeds() []string {
+	if !database.IsPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
+		return nil
+	}
+	return []string{"--state-dir", filepath.Join(b.dir, "state")}
 }
 
 // Kill implements measure.Engine.
@@ -120,10 +140,7 @@ func (b *runner) growth() (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine := &server{runner: b}
-	if database.IsPostgres(b.dbs.engine) { // the next server does not wait long for the lease of the one before
-		engine.more = []string{"--node-lease", "1s"}
-	}
+	engine := &server{runner: b, more: b.succeeds()}
 	r, ran, err := measure.Growth(b.app.Ctx, measure.GrowthConfig{Engine: engine, Stub: stub, Floor: func(s map[string]measure.Script) (measure.Process, error) { return b.floor(stub, s) },
 		Database: b.dbs.engine, Ended: b.size.sagas, Clients: b.size.clients, Each: b.size.each, Rounds: b.size.rounds, Times: b.size.times, Progress: b.app.Meter()})
 	if err != nil {
@@ -196,18 +213,9 @@ func (b *runner) agent() (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	debug, ok := b.app.Variables[debugListen]
-	if !ok {
-		if debug, err = freeAddress(b.app.Ctx); err != nil {
-			return nil, err
-		}
-	}
-	engine := &server{runner: b, more: []string{"--llm-base-url", stub.URL + "/v1", "--debug-listen", debug}}
-	if database.IsPostgres(b.dbs.engine) { // the second server does not wait long for the lease of the first one
-		engine.more = append(engine.more, "--node-lease", "1s")
-	}
+	engine := &server{runner: b, profiles: true, more: append(b.succeeds(), "--llm-base-url", stub.URL+"/v1")}
 	return measure.Agent(b.app.Ctx, measure.AgentConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Floor: b.dbs.floor, Times: b.size.times, Turns: b.size.steps,
-		Rounds: b.size.rounds, Sessions: b.size.sagas, Each: b.size.each, Debug: debug, Progress: b.app.Meter()})
+		Rounds: b.size.rounds, Sessions: b.size.sagas, Each: b.size.each, Progress: b.app.Meter()})
 }
 
 // freeAddress returns an address on loopback that nobody listens on.

@@ -60,7 +60,6 @@ type AgentConfig struct {
 	Rounds          int           // of these turns
 	Sessions        int           // that are idle
 	Each            time.Duration // how long they are
-	Debug           string        // the address of the engine's profiles
 	Progress        Progress
 }
 

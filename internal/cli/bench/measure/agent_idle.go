@@ -103,7 +103,7 @@ func sendBeats(ctx context.Context, beats chan beat, cancel context.CancelCauseF
 
 // memory returns how many bytes of the server's memory are in use after a garbage collection.
 func (c *agents) memory(ctx context.Context) (int64, error) {
-	if _, err := do(ctx, http.MethodGet, "http://"+c.Debug+"/debug/pprof/heap?gc=1", ""); err != nil {
+	if _, err := do(ctx, http.MethodGet, "http://"+c.engine.Debug+"/debug/pprof/heap?gc=1", ""); err != nil {
 		return 0, fmt.Errorf("have the server collect its garbage: %w", err)
 	}
 	var sum int64

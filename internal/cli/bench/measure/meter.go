@@ -16,8 +16,9 @@ import (
 
 // Process is one of the programs under load.
 type Process struct {
-	URL string
-	PID int
+	URL   string
+	PID   int
+	Debug string // the address of its profiles; "": it serves none
 }
 
 // reading has the values of the meters at one time.
