@@ -78,8 +78,8 @@ Perform: the driver sends the request at most once, and returns one Answered, wh
 Immediately before it sends, the node's lease must be valid, its id must be Perform.Node, and the
 [Permit], which the lane revokes when it gives up the saga, must be valid. If the id has changed or
 the permit was revoked, the driver drops the request without an Answered: another node may own the
-saga. While a request waits to be sent, or its response is still arriving, the driver reports it with
-Waits, or the lane takes it for lost.
+saga. While a request waits to be sent, or its response is still arriving or is being read (see
+[machine.Send.Read]), the driver reports it with Waits, or the lane takes it for lost.
 
 Lease: the lane writes only between Leased and LeaseLost. The driver claims sagas only after every
 lane has received Leased, and Loaded.Node is the node that claimed the saga. When the lease is lost,
@@ -129,7 +129,7 @@ This is the loop around a lane, reduced to its essentials. The file loop.go has 
 						return // Engine waits for a lease that is renewed late
 					}
 					s := effect.Send
-					answer := callers[s.Kind].Call(ctx, s.Request)
+					answer := s.Read(callers[s.Kind].Call(ctx, s.Request))
 					events <- engine.Answered{ID: effect.ID, Path: s.Path, Way: s.Way,
 						Attempt: s.Attempt, Answer: answer, At: lease.Latest(time.Now())}
 				}()

@@ -151,6 +151,7 @@ type Engine struct {
 	stats   counters
 	calls   chan struct{}  // a token for each request in flight
 	answers *quota.Pool    // the memory of responses that are being read, or are not durable yet
+	reads   chan struct{}  // a token for each large response that is being read
 	window  *MessageWindow // the memory of messages that are not durable in their sagas' journals yet
 	loaders chan struct{}  // a token for each journal being read
 	large   chan struct{}  // a token for each journal that is read by itself, or waits for memory
@@ -183,7 +184,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: faultstore.Store(cfg.Store), wait: minAiling}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), wake: make(chan struct{}, 1), more: make(chan struct{}, 1), window: NewMessageWindow(cfg.MessageBytes), fenced: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), reads: make(chan struct{}, largeReads), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), wake: make(chan struct{}, 1), more: make(chan struct{}, 1), window: NewMessageWindow(cfg.MessageBytes), fenced: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")

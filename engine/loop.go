@@ -263,7 +263,7 @@ func (l *laneLoop) perform(p Perform) {
 		answer.Detail = "the remote service may have forgotten the key by now"
 	default:
 		account := e.answers.Open()
-		answer = l.call(p, account)
+		answer = l.read(p, l.call(p, account))
 		if account.Held() > 0 {
 			memory = account
 		}
@@ -369,6 +369,47 @@ func (l *laneLoop) call(p Perform, memory *quota.Account) (answer saga.Answer) {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return answer
+}
+
+// largeBody is the size in bytes above which responses are read one after another, and largeReads
+// how many at the same time: decoded, they take about 25 times as much memory.
+const (
+	largeBody  = 64 << 10
+	largeReads = 2
+)
+
+// read finds out what a response means as far as that can take seconds, so that the lane, and with
+// it its other sagas, does not wait for it.
+func (l *laneLoop) read(p Perform, answer saga.Answer) (read saga.Answer) {
+	if len(answer.Body) > largeBody {
+		defer l.reporting(p)()
+		l.e.reads <- struct{}{}
+		defer func() { <-l.e.reads }()
+	}
+	defer func() {
+		if recover() != nil {
+			read = answer // the lane reads it again, panics too, and knows what follows for the saga
+		}
+	}()
+	return p.Send.Read(answer)
+}
+
+// reporting reports to the lane at intervals that a request is not lost, until stop is called.
+func (l *laneLoop) reporting(p Perform) (stop func()) {
+	ended := make(chan struct{})
+	l.e.work.Go(func() {
+		every := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter) / 2)
+		defer every.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-every.C:
+				l.waits(p, "")
+			}
+		}
+	})
+	return func() { close(ended) }
 }
 
 // waitsForMemory returns a function for quota.Account.OnWait. It reports to the lane that a

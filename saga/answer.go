@@ -53,6 +53,19 @@ type Answer struct {
 	Hint Hint
 	// RetryAfter is the wait that the remote service asks for, 0 for none. It is already limited.
 	RetryAfter time.Duration
+	// Reading is what the answer means by the step's kind and `expect.schema`, if that has been
+	// found out already; nil if it has not.
+	Reading *Reading
+}
+
+// Reading is what an answer with an expected status means by the step's kind and its
+// `expect.schema`. It depends only on the step, the request and the answer.
+type Reading struct {
+	// Verdict is the kind's, see [Reader]. For a kind that is no Reader, it is Succeeded with the
+	// answer's body.
+	Verdict   Verdict
+	Mismatch  string // how the body breaks the schema; "" if it does not, or if Verdict is a failure
+	TooCostly bool   // the body could not be validated; Mismatch says why
 }
 
 // Interrupted is the code of the answer to an attempt whose process died, or was stopped, before an

@@ -30,6 +30,8 @@ type Send struct {
 	Until      time.Time   // it must not be sent after this time; zero: no limit
 	Trace      *saga.Trace // the parent of its span; nil: none
 	Lives      bool        // the attempt does not end with this process: the next owner sends it again
+
+	step *saga.Step // what is called: the step, its compensation or its status check
 }
 
 // Dispatch means: append Intent and, once it is committed, send Send, once. If Task is set, nothing
@@ -292,7 +294,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	}
 	r := Draft{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: d}
 	_, lives := step.Body.(saga.Spawner)
-	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Trace: &m.trace, Lives: lives}
+	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Trace: &m.trace, Lives: lives, step: step}
 	return append(before, Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)})
 }
 
@@ -407,7 +409,7 @@ func (m *Machine) decideQuery(n *node) []Decision {
 		}
 		rec := Draft{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
 			Data: d}
-		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout, Trace: &m.trace}}}
+		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout, Trace: &m.trace, step: v.Call}}}
 	case awaitingCredentials:
 		return m.escalate(n, q, journal.Do)
 	case done:

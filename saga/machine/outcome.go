@@ -121,33 +121,25 @@ func (t *outcomeBuilder) verdict(call saga.Call) saga.Verdict {
 		t.d.NeverStarted = t.n.child.String()
 		return saga.Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
 	}
-	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
-	if !expected {
+	if !expected(t.step, t.a) {
 		if t.a.Code == "" && t.a.Status >= 200 && t.a.Status <= 299 {
 			return broken(call, codeStatus, fmt.Sprintf("HTTP %d is not a status that `expect.status` names", t.a.Status), "", false)
 		}
 		return call.Judge(*t.s.request, t.a)
 	}
-	out := t.a.Body
-	if reader, ok := call.(saga.Reader); ok {
-		v := reader.Read(*t.s.request, t.a)
-		if v.Class != journal.Succeeded {
-			return v
-		}
-		out = v.Output
+	reading := t.a.Reading
+	if reading == nil {
+		reading = readingOf(t.step, *t.s.request, t.a)
 	}
-	if sch := t.step.Expect.Schema; sch != nil {
-		body := t.a.Body
-		if _, own := call.(saga.Resulting); own {
-			body = out
-		}
-		switch detail, tooCostly := mismatch(sch, body); {
-		case tooCostly: // validating the same answer again would be as costly
-			return broken(call, saga.CodeTooCostly, "the response's body could not be checked by `expect.schema`", detail, false)
-		case detail != "":
-			return broken(call, codeSchema, "the response's body breaks `expect.schema`", detail, true)
-		}
+	switch {
+	case reading.Verdict.Class != journal.Succeeded:
+		return reading.Verdict
+	case reading.TooCostly: // validating the same answer again would be as costly
+		return broken(call, saga.CodeTooCostly, "the response's body could not be checked by `expect.schema`", reading.Mismatch, false)
+	case reading.Mismatch != "":
+		return broken(call, codeSchema, "the response's body breaks `expect.schema`", reading.Mismatch, true)
 	}
+	out := reading.Verdict.Output
 	if that := t.step.Expect.That; that != nil {
 		yes, err := that.Bool(t.env())
 		if err != nil {
@@ -219,17 +211,6 @@ func broken(call saga.Call, code, title, detail string, damaged bool) saga.Verdi
 		v.Class = journal.Refused
 	}
 	return v
-}
-
-// mismatch returns how a body breaks the schema, "" if it does not. tooCostly says that it could
-// not be validated.
-func mismatch(sch saga.Schema, body json.RawMessage) (detail string, tooCostly bool) {
-	value, err := decodeBody(body)
-	if err != nil {
-		return err.Error(), false
-	}
-	_, findings := sch.Apply(value)
-	return saga.Details(findings), saga.TooCostly(findings)
 }
 
 // maxResult limits the bytes of an answer's body that a record keeps in addition to the step's

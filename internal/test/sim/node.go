@@ -399,7 +399,7 @@ func (n *node) perform(p engine.Perform) {
 		return
 	}
 	tell := func(a saga.Answer, memory any) {
-		n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local()), Memory: memory})
+		n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: p.Send.Read(a), At: n.lease.Latest(n.local()), Memory: memory})
 	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
