@@ -14,7 +14,7 @@ PG      := $(GO) run ./internal/test/pgserver/run --
 # reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build check lint test test-short deps module-path flaky mutation vet prove crash crash-race ha container examples agents fuzz bench bench-scale bench-peers bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check lint test test-short deps module-path flaky mutation style vet prove crash crash-race ha container examples agents fuzz bench bench-scale bench-peers bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,16 +52,16 @@ DRIVERS := internal/test/crash internal/test/examples internal/test/browser
 LONGEST := cmd/recourse api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
 # Without debug information, tests are linked in two thirds of the time. vet is a target of its own.
 TEST  := $(GO) test -vet=off -ldflags=-w
-# Most tests wait most of the time, for leases and for other programs: each package runs two at the
-# same time for each core.
-CROWD := -p 3 -parallel $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -timeout 25m
+# Most tests wait most of the time, for leases and for other programs: two packages run at the same
+# time for each core, and two tests of each.
+CROWD := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -parallel $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -timeout 25m
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
 drivers  = $(filter $(addprefix $(module)/,$(DRIVERS)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter $(module)/$(p),$(listed)))
 raced    = $(longest) $(filter-out $(unraced) $(drivers) $(longest),$(listed))
-test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
+test: ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(TEST) $(unraced))
 	$(if $(drivers),$(PG) $(TEST) $(CROWD) $(drivers))
 	$(if $(strip $(raced)),$(PG) $(TEST) $(RACE) $(CROWD) $(raced))
@@ -89,16 +89,18 @@ mutation: ## make small changes to the code of MUTATED, and list those that no t
 	@for p in $(MUTATED); do echo "$$p"; [ $$p = ./api ] && not="$(NOT_OF_API)" || not=; \
 	  $(PG) bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 20 --invert-logical --invert-loopctrl --invert-negatives --output-statuses lct -E / $$not $$p || exit 1; done
 
-vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy -diff
+style: ## gofmt, the width of comments, go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
 	@git ls-files '*.go' | xargs $(GO) run ./internal/commentwidth
+	$(GO) mod tidy -diff
+
+vet: style ## style, and go vet (with every build tag)
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
 	$(GO) vet -tags ha ./internal/test/pgha ./internal/test/crash
-	$(GO) mod tidy -diff
 
 LINT := $(GO) tool -modfile=internal/lint/go.mod golangci-lint run
-lint: ## the linters of .golangci.yml, with every build tag; the first run builds them
+lint: style ## style, and the linters of .golangci.yml (go vet's, too), with every build tag; the first run builds them
 	$(LINT) --build-tags failpoints,ha
 	$(LINT) ./internal/failpoint/...
 
