@@ -54,7 +54,8 @@ LONGEST := cmd/recourse api api/ui internal/test/wire journal/postgres journal/s
 TEST  := $(GO) test -vet=off -ldflags=-w
 # Most tests wait most of the time, for leases and for other programs: two packages run at the same
 # time for each core, and two tests of each.
-CROWD := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -parallel $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -timeout 25m
+twice := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+CROWD := -p $(twice) -parallel $(twice) -timeout 25m
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))

@@ -279,7 +279,7 @@ func (l *laneLoop) turn(p Perform) {
 		return
 	default:
 	}
-	every := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter) / 2)
+	every := time.NewTicker(l.reportEvery())
 	defer every.Stop()
 	for waits := true; waits; {
 		select {
@@ -299,6 +299,12 @@ func (l *laneLoop) turn(p Perform) {
 // waits in; "": it has been sent.
 func (l *laneLoop) waits(p Perform, stall string) {
 	l.send(Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: stall})
+}
+
+// reportEvery is the interval at which a request that takes longer than its timeout is reported by
+// waits, so that the lane does not take it for lost.
+func (l *laneLoop) reportEvery() time.Duration {
+	return min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter) / 2
 }
 
 // leasePoll is the interval at which a request checks whether the lease is valid again.
@@ -398,7 +404,7 @@ func (l *laneLoop) read(p Perform, answer saga.Answer) (read saga.Answer) {
 func (l *laneLoop) reporting(p Perform) (stop func()) {
 	ended := make(chan struct{})
 	l.e.work.Go(func() {
-		every := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter) / 2)
+		every := time.NewTicker(l.reportEvery())
 		defer every.Stop()
 		for {
 			select {
@@ -425,7 +431,7 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 		ended := make(chan struct{}) // of this wait: a response may wait more than once
 		over = ended
 		l.e.work.Go(func() {
-			report := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter, p.Send.Timeout) / 2)
+			report := time.NewTicker(min(l.reportEvery(), p.Send.Timeout/2))
 			defer report.Stop()
 			wanted := time.NewTicker(wantedPoll)
 			defer wanted.Stop()

@@ -26,6 +26,10 @@ func (c check) Apply(v any) (any, []saga.Finding) {
 // Document implements saga.Schema.
 func (check) Document() any { return true }
 
+// checkedCall is a saga whose step's schema a test replaces.
+const checkedCall = "saga: checked\nsteps:\n" +
+	"  - {id: a, http: \"POST http://w/a\", timeout: 10ms, in_doubt: ask}\n"
+
 // says is a caller whose responses have a body of this many bytes.
 type says int
 
@@ -39,13 +43,13 @@ func TestReadingHoldsUpNobody(t *testing.T) {
 	for name, size := range map[string]int{"small": 10, "large": 100 << 10} {
 		t.Run(name, func(t *testing.T) {
 			begun, hold := make(chan struct{}), make(chan struct{})
-			checked := compile(t, "saga: checked\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 10ms, in_doubt: ask}\n")
+			checked := compile(t, checkedCall)
 			checked.Steps[0].Expect.Schema = check(sync.OnceFunc(func() {
 				close(begun)
 				<-hold
 			}))
-			other := compile(t, "saga: other\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
-			n := startNode(t, memory.New(memory.Config{}), definitions{"checked": checked, "other": other}, func(c *engine.Config) {
+			other := compile(t, oneCall)
+			n := startNode(t, memory.New(memory.Config{}), definitions{"checked": checked, "x": other}, func(c *engine.Config) {
 				c.Callers = map[string]engine.Caller{"http": says(size)}
 				if size > 64<<10 {
 					c.Watch = 10 * time.Millisecond
@@ -66,10 +70,10 @@ func TestReadingHoldsUpNobody(t *testing.T) {
 
 // If a response cannot be read because of a bug, this node stops running its saga, and only that.
 func TestReadingPanics(t *testing.T) {
-	checked := compile(t, "saga: checked\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n")
+	checked := compile(t, checkedCall)
 	checked.Steps[0].Expect.Schema = check(func() { panic("bug") })
-	other := compile(t, "saga: other\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
-	n := startNode(t, memory.New(memory.Config{}), definitions{"checked": checked, "other": other}, func(c *engine.Config) {
+	other := compile(t, oneCall)
+	n := startNode(t, memory.New(memory.Config{}), definitions{"checked": checked, "x": other}, func(c *engine.Config) {
 		c.Callers = map[string]engine.Caller{"http": says(10)}
 	})
 	id := n.start(checked, "null", nil)

@@ -89,8 +89,9 @@ func (e *server) Start() (measure.Process, error) {
 	return made, nil
 }
 
-// succeeds lets a server take over the sagas of the one before it at once, and not after its lease.
-func (b *runner) succeeds() []string {
+// succession returns the flags with which a server takes over the sagas of the one before it at
+// once, and not after that one's lease.
+func (b *runner) succession() []string {
 	if !database.IsPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
 		return nil
 	}
@@ -140,7 +141,7 @@ func (b *runner) growth() (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine := &server{runner: b, more: b.succeeds()}
+	engine := &server{runner: b, more: b.succession()}
 	r, ran, err := measure.Growth(b.app.Ctx, measure.GrowthConfig{Engine: engine, Stub: stub, Floor: func(s map[string]measure.Script) (measure.Process, error) { return b.floor(stub, s) },
 		Database: b.dbs.engine, Ended: b.size.sagas, Clients: b.size.clients, Each: b.size.each, Rounds: b.size.rounds, Times: b.size.times, Progress: b.app.Meter()})
 	if err != nil {
@@ -213,7 +214,7 @@ func (b *runner) agent() (report, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine := &server{runner: b, profiles: true, more: append(b.succeeds(), "--llm-base-url", stub.URL+"/v1")}
+	engine := &server{runner: b, profiles: true, more: append(b.succession(), "--llm-base-url", stub.URL+"/v1")}
 	return measure.Agent(b.app.Ctx, measure.AgentConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Floor: b.dbs.floor, Times: b.size.times, Turns: b.size.steps,
 		Rounds: b.size.rounds, Sessions: b.size.sagas, Each: b.size.each, Progress: b.app.Meter()})
 }
