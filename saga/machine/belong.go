@@ -61,7 +61,7 @@ func (m *Machine) reserve(o saga.Reserve) (saga.Reserve, *Refusal) {
 	switch {
 	case m.guest(o.Key) != nil:
 		return o, refusal("reserved", "a part of the budget is reserved for this session already", "")
-	case m.undoing || m.reason != nil || m.forward.over() || m.session != nil && m.open() != nil:
+	case m.reason != nil || m.forward.over():
 		return o, refusal(saga.CodeParentEnded, "the parent is ending, or is being undone", "open the session without `parent`, or with another one")
 	case m.paused:
 		return o, refusal("paused", "the parent is paused", "open the session when a person has resumed its parent")
