@@ -49,8 +49,8 @@ type run struct {
 	permit         Permit             // for its requests to be sent
 	watches        int                // how many Watches in a row found it stalled
 	shown          saga.Status
-	inboxRevision  int         // Machine.InboxRevision, as the row has it
-	withdrawn      []uuid.UUID // tasks that were withdrawn, and messages that cancel children
+	inboxRevision  machine.Revision // Machine.InboxRevision, as the row has it
+	withdrawn      []uuid.UUID      // tasks that were withdrawn, and messages that cancel children
 	alarm          time.Time
 	announced      notify.Announced // the notifications that sent and earlier appends contain
 	announcing     notify.Announced // the same, with those of next

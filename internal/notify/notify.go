@@ -214,7 +214,7 @@ func stallTitle(kind string) string {
 
 // waiting returns the inbox. It skips the search if the inbox must be empty.
 func waiting(m *machine.Machine) []saga.Entry {
-	if m.InboxRevision() == 0 {
+	if m.InboxRevision() == (machine.Revision{}) {
 		return nil
 	}
 	return m.Inbox()

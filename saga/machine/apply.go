@@ -413,8 +413,8 @@ func (m *Machine) applyWoke(r journal.Record) error {
 		if err := take(m, r, &d); err != nil {
 			return err
 		}
-		if !m.session.applyTimer(m, d, r.At) && m.reason == nil {
-			m.reason = &saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
+		if !m.session.applyTimer(m, d, r.At) {
+			m.abortBy(&saga.Reason{Code: "timeout", Title: "the saga's timeout of " + saga.Duration(m.def.Timeout) + " has passed", Step: m.currentPath()})
 		}
 		return nil
 	}

@@ -224,9 +224,8 @@ func (m *Machine) groupOver(g *group) {
 		return
 	}
 	if g.owner == nil {
-		if g.broken != nil && m.reason == nil {
-			m.reason = m.failure(g.broken)
-			m.inboxRevision++
+		if g.broken != nil {
+			m.abortBy(m.failure(g.broken))
 		}
 		return
 	}
@@ -529,9 +528,6 @@ func (m *Machine) abandon(b *block) {
 func (m *Machine) giveUp(n *node) {
 	if n.forward.state.ended() {
 		return
-	}
-	if n.forward.state.awaitsPerson() || n.statusCheck.state.inbox() {
-		m.inboxRevision++
 	}
 	if n.forward.doubt {
 		n.forward.state = doubted

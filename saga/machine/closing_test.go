@@ -61,22 +61,45 @@ steps:
 	}
 }
 
-func TestStuckWithoutInbox(t *testing.T) {
-	h := byHand(t, `
-saga: x
-steps:
-  - id: both
-    parallel:
-      - {id: pay, http: "POST http://w/pay", body: {}, in_doubt: ask, compensate: {http: "DELETE http://w/${output.id}"}}
-      - {id: b, http: "POST http://w/b", body: {}, compensate: none}
-      - {id: c, http: "POST http://w/c", body: {}, compensate: none}
-`, "null")
-	h.reply("pay", "timeout")
-	asks := h.m.InboxRevision()
-	h.reply("b", "422 {}")
-	t.Logf("status %s inbox %d asks changed %v", h.m.Status(), len(h.m.Inbox()), asks != h.m.InboxRevision())
-	if h.m.Status() == saga.Stuck && len(h.m.Inbox()) == 0 {
-		t.Errorf("stuck, but the inbox is empty")
+// Items leave the inbox because another branch has failed, or because the saga has. A caller that
+// compares revisions notices that, although other attempts are still in flight: the revision is one
+// that the inbox has not had before.
+func TestInboxRevision(t *testing.T) {
+	const (
+		parallel = "steps:\n  - id: both\n    on_error: continue\n    parallel:\n"
+		asks     = "      - {id: ok, approval: {title: Yes?}}\n"
+		later    = "      - id: then\n        switch:\n          - when: \"true\"\n            steps:\n              - {id: x, http: \"GET http://w/x\"}\n              - {id: ok2, approval: {title: Yes?}}\n"
+		dear     = "      - {id: dear, http: \"POST http://w/dear\", body: {}, cost: 0.20 USD}\n"
+		fails    = "      - {id: y, http: \"POST http://w/y\", body: {}, compensate: none}\n"
+		flies    = "      - {id: z, http: \"POST http://w/z\", body: {}, compensate: none}\n"
+		each     = "steps:\n  - id: each\n    on_error: continue\n    foreach: [0, 1, 2, 3]\n    max_parallel: 4\n    output: ${steps.y.output.id}\n    steps:\n" +
+			"      - {id: x, http: \"GET http://w/x\"}\n      - {id: ok, when: index < 2, approval: {title: Yes?}}\n" + fails
+	)
+	reply := func(path, answer string) func(*hand) { return func(h *hand) { h.reply(path, answer) } }
+	for name, c := range map[string]struct {
+		src string
+		do  []func(*hand)
+	}{
+		"the timeout passes":         {"timeout: 1h\n" + parallel + asks + flies, []func(*hand){func(h *hand) { h.wait() }}},
+		"the saga is cancelled":      {parallel + asks + flies, []func(*hand){func(h *hand) { h.must("", saga.Cancel{}) }}},
+		"a branch fails":             {parallel + asks + later + fails + flies, []func(*hand){reply("x", "200 {}"), reply("y", "422 {}")}},
+		"a branch waits for a raise": {"budget: {amount: 0.10 USD, on_exceed: ask}\n" + parallel + dear + fails + flies, []func(*hand){reply("y", "422 {}")}},
+		"an output cannot be evaluated": {each, []func(*hand){reply("each[0].x", "200 {}"), reply("each[1].x", "200 {}"), reply("each[2].x", "200 {}"),
+			reply("each[3].x", "200 {}"), reply("each[2].y", "201 {}")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := byHand(t, "saga: x\n"+c.src, "null")
+			seen := make(map[any]bool)
+			for _, do := range c.do {
+				seen[h.m.InboxRevision()] = true
+				if do(h); len(h.open) == 0 {
+					t.Fatalf("nothing is in flight\n%s", h.out.String())
+				}
+			}
+			if n := len(h.m.Inbox()); n > 0 || seen[h.m.InboxRevision()] {
+				t.Errorf("%d entries, and a revision of before: %v\n%s", n, seen[h.m.InboxRevision()], h.out.String())
+			}
+		})
 	}
 }
 

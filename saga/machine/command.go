@@ -373,13 +373,13 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		return nil
 	case journal.Cancelled:
 		m.stop = d.Mode == "stop"
-		m.reason = m.operatorReason("cancelled", "the saga was cancelled", d)
+		m.abortBy(m.operatorReason("cancelled", "the saga was cancelled", d))
 		return nil
 	}
 	switch d.Kind {
 	case "compensate":
 		m.forced = true
-		m.reason = m.operatorReason("operator", "an operator undid the saga", d)
+		m.abortBy(m.operatorReason("operator", "an operator undid the saga", d))
 		return nil
 	case "undo":
 		return m.applyUndoCall(r.Path)
@@ -404,9 +404,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		return nil
 	case "revert":
 		m.reverted, m.forced = true, true
-		if m.reason == nil {
-			m.reason = m.operatorReason("operator", "its parent was undone", d)
-		}
+		m.abortBy(m.operatorReason("operator", "its parent was undone", d))
 		return nil
 	case "approve", "reject":
 		return m.applyApproval(r, d)

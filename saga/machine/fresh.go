@@ -151,7 +151,7 @@ func stale(n *node, why string) *saga.Reason {
 		Detail: "it was older than fresh_for (" + saga.Duration(n.step.FreshFor) + ") and was read again: " + n.difference + "; " + why}
 }
 
-// abortBy makes the saga fail for a reason that is not the failure of its current step.
+// abortBy makes the saga fail for a reason, unless it has one already.
 func (m *Machine) abortBy(why *saga.Reason) {
 	if m.reason == nil {
 		m.reason = why

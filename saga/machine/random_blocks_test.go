@@ -63,7 +63,7 @@ func TestMixed(t *testing.T) {
 	}
 	reached := map[saga.Status]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		h := &history{t: rt, def: def, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		h := &history{t: rt, def: def, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), inboxes: make(map[moment]string)}
 		nice := rapid.IntRange(0, 2).Draw(rt, "nice") == 0
 		data, _, _ := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(`{"n":1}`)})
 		h.m = machine.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))

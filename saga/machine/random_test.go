@@ -176,7 +176,7 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 	reached := make(map[saga.Status]int) // by how many histories, at their end or on their way
 	most := 0                            // attempts at once
 	walk := func(rt *rapid.T) {
-		h := &history{t: rt, def: def, kindly: rapid.IntRange(0, 3).Draw(rt, "kindly") == 0, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		h := &history{t: rt, def: def, kindly: rapid.IntRange(0, 3).Draw(rt, "kindly") == 0, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), inboxes: make(map[moment]string)}
 		data, _, wrong := machine.Begin(def, machine.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, rapid.IntRange(1, 4).Draw(rt, "n")))})
 		if wrong != nil {
 			rt.Fatal(wrong)
@@ -243,6 +243,7 @@ type history struct {
 	most    int  // were open at once
 	kindly  bool // the world does as it is asked
 	message int
+	inboxes map[moment]string
 }
 
 func (h *history) write(d machine.Draft) {
@@ -251,6 +252,40 @@ func (h *history) write(d machine.Draft) {
 		h.t.Fatalf("%v\n%s", err, h.describe())
 	}
 	h.records = append(h.records, r)
+	h.sameInbox()
+}
+
+// sameInbox checks that the inbox was the same whenever it had this revision and the saga was stuck,
+// or was not. Before a record or a request that follows at once, the inbox is not complete, and
+// nobody reads it.
+func (h *history) sameInbox() {
+	if h.m.Status() == saga.PausedStatus || slices.ContainsFunc(h.m.Decide(), acts) {
+		return
+	}
+	var items []string
+	for _, e := range h.m.Inbox() {
+		items = append(items, fmt.Sprint(e.Kind, " ", e.Path, " ", e.Way))
+	}
+	now, when := strings.Join(items, ", "), moment{h.m.InboxRevision(), h.m.Status() == saga.Stuck}
+	if before, seen := h.inboxes[when]; seen && before != now {
+		h.t.Fatalf("with the same revision the inbox was %q, and is %q\n%s", before, now, h.describe())
+	}
+	h.inboxes[when] = now
+}
+
+// moment is what tells an inbox from an earlier one.
+type moment struct {
+	revision any // of the inbox
+	stuck    bool
+}
+
+// acts reports whether a decision is carried out at once.
+func acts(d machine.Decision) bool {
+	switch d.(type) {
+	case machine.Write, machine.Dispatch:
+		return true
+	}
+	return false
 }
 
 func (h *history) describe() (out string) {

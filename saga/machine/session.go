@@ -620,7 +620,7 @@ func (s *session) applyTimer(m *Machine, d saga.WokeData, at time.Time) (ok bool
 	case timer == saga.TimerLease, timer == saga.TimerDetach:
 		s.live, s.since, s.from = false, at, counts(d.Latest, at)
 	case timer == saga.TimerLost && s.policy.LostThen == saga.AbortSession:
-		m.reason = &saga.Reason{Code: "lost", Title: "no process of the agent came back within " + saga.Duration(s.policy.LostWait), Step: m.currentPath()}
+		m.abortBy(&saga.Reason{Code: "lost", Title: "no process of the agent came back within " + saga.Duration(s.policy.LostWait), Step: m.currentPath()})
 	case timer == saga.TimerLost:
 		s.lost = true
 		m.inboxRevision++

@@ -2,8 +2,10 @@ package machine
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"recourse/compensation"
@@ -86,13 +88,20 @@ func (m *Machine) View() View {
 	return v
 }
 
-// InboxRevision changes whenever the items that need a person may have changed.
-func (m *Machine) InboxRevision() int {
-	n := m.inboxRevision
+// Revision identifies what the inbox of a saga was at a time. The zero Revision is that of a saga
+// that has needed no person yet.
+type Revision struct {
+	changes int
+	raises  string // the steps that wait for a higher budget, which no record says
+}
+
+// InboxRevision differs whenever the items that need a person may have changed.
+func (m *Machine) InboxRevision() Revision {
+	r := Revision{changes: m.inboxRevision}
 	if m.asksForRaise() && m.finished == nil {
-		n += len(m.raises())
+		r.raises = strings.Join(slices.Sorted(maps.Keys(m.raises())), " ")
 	}
-	return n
+	return r
 }
 
 // Cost returns what the saga has cost so far.

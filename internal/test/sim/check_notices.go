@@ -164,7 +164,7 @@ func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may
 		if m.Apply(r) != nil {
 			return must, may // which is a violation of its own
 		}
-		if m.InboxRevision() > 0 {
+		if m.InboxRevision() != (machine.Revision{}) {
 			for _, e := range m.Inbox() {
 				may = append(may, noticeID(id, "inbox."+e.Kind, e.ID.String()))
 			}
