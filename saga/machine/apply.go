@@ -290,10 +290,10 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
-	if s == &n.forward && s.state == blocked && undecided(s.failure) {
+	if undecided(s.failure) {
 		n.redo = true // nothing says yet that the step is to run
 	}
-	if s == &n.forward && s.state == failed && s.failure != nil {
+	if s == &n.forward && s.state == failed {
 		m.failedSteps = append(m.failedSteps, n)
 	}
 	if n.block != nil && s == &n.forward {
@@ -302,7 +302,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 			n.block.outputs = nil
 		}
 	}
-	if s == &n.forward && ev == evVerify {
+	if ev == evVerify {
 		n.ask(s.retryAt, r)
 	}
 	return nil

@@ -42,7 +42,7 @@ func (m *Machine) decideAwaiting(n *node) []Decision {
 
 // consumeSignal removes the signal that a step has received.
 func (m *Machine) consumeSignal(n *node) {
-	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
+	if n.awaited == nil || n.awaited.Signal == "" {
 		return
 	}
 	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
@@ -178,10 +178,6 @@ func (m *Machine) applyApproval(r journal.Record, d saga.CommandData) error {
 	if err := m.move(&n.forward, ev, r); err != nil {
 		return err
 	}
-	n.forward.class = journal.Succeeded
-	if ev != evDone {
-		n.forward.class = journal.Refused
-	}
 	if !n.leaves() { // otherwise the step has failed, and has no output
 		n.output = saga.Encode(given)
 	}
@@ -245,9 +241,6 @@ func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID
 // the step, only waits for attempts in flight to end.
 func (m *Machine) Unwanted() []uuid.UUID {
 	list := m.unwantedLeases()
-	if m.undoing || m.finished != nil {
-		return list
-	}
 	m.forward.walk(func(n *node) bool {
 		if _, ok := n.step.Body.(saga.Queued); ok && n.forward.state == inFlight && m.ending(n) && !m.settles(n) {
 			list = append(list, TaskID(m.id, n.path, journal.Do, n.forward.attempts))
