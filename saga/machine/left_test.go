@@ -134,3 +134,29 @@ steps:
 		t.Fatalf("%+v %s\n%s", h.open, h.m.Status(), h.out.String())
 	}
 }
+
+// A search finds a saga by the step that it has continued without: by its last failure, once, and not
+// by those of attempts before, nor by what other steps have failed with and then done.
+func TestSearchTextOfFailures(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - {id: a, http: "POST http://w/a", body: {}, retry: 2, on_error: continue, compensate: none}
+  - {id: b, http: "POST http://w/b", body: {}, retry: 2, compensate: none}
+  - {id: c, http: "POST http://w/c", body: {}, on_error: continue, compensate: none}
+  - {id: go, signal: go}
+`, "null")
+	h.reply("a", "429 {}")
+	h.wait()
+	h.reply("a", "418 {}")
+	h.reply("b", "429 {}")
+	h.wait()
+	h.reply("b", "200 {}")
+	h.reply("c", "422 {}")
+	text := h.m.Row().Text
+	for code, want := range map[string]int{"http_418": 1, "http_422": 1, "http_429": 0} {
+		if n := strings.Count(text, code); n != want {
+			t.Errorf("%s is %d times in %q, want %d", code, n, text, want)
+		}
+	}
+}
