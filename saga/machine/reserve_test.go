@@ -143,13 +143,7 @@ func TestReservationsRefused(t *testing.T) {
 
 	for effects, want := range map[saga.Effects]string{saga.RealEffects: "", saga.HoldEffects: "fork_holds"} {
 		h := parentOf(t, "")
-		data, _, wrong := h.m.BeginFork(machine.ForkOptions{Effects: effects}, h.records, machine.StartOptions{})
-		if wrong != nil {
-			t.Fatal(wrong)
-		}
-		h.m = machine.New(h.def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000002")))
-		h.write(h.m.Start(data))
-		refused("a fork with the effects "+string(effects), h, want)
+		refused("a fork with the effects "+string(effects), h.fork(machine.ForkOptions{Effects: effects}), want)
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/saga"
+	"recourse/saga/machine"
 )
 
 // A step whose undo was sent, with an unknown result, and was then skipped may be undone: its
@@ -175,6 +178,98 @@ steps:
 		one := testing.AllocsPerRun(1, func() { m.PlanRetry(m.Definition().Steps[len(want)].ID) })
 		if all := testing.AllocsPerRun(1, func() { m.RetrySteps(most) }); all > 2*most*one {
 			t.Errorf("%s: %v allocations, and one plan has %v", name, all, one)
+		}
+	}
+}
+
+// goOn plays another saga of the same definition, which begins with data.
+func (h *hand) goOn(data saga.StartedData) *hand {
+	h.t.Helper()
+	next := &hand{player: &player{t: h.t, def: h.def, now: h.now}}
+	next.m = machine.New(h.def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000002")))
+	next.write(next.m.Start(data))
+	next.run()
+	return next
+}
+
+// fork plays a fork of the saga.
+func (h *hand) fork(f machine.ForkOptions) *hand {
+	h.t.Helper()
+	data, _, wrong := h.m.BeginFork(f, h.records, machine.StartOptions{})
+	if wrong != nil {
+		h.t.Fatal(wrong)
+	}
+	return h.goOn(data)
+}
+
+// A saga that goes on from a step of another one does what follows, and undoes what that one has
+// done.
+func TestRetryGoesOn(t *testing.T) {
+	const src = `
+saga: order
+steps:
+  - {id: look, http: "GET http://w/look"}
+  - {id: charge, http: "POST http://w/charges", body: {}, compensate: {http: "DELETE http://w/charges/${output.id}"}}
+  - {id: note, set: "${steps.charge.output.id}"}
+  - {id: ship, http: "POST http://w/ship", body: {note: "${steps.note.output}"}}
+  - {id: tell, http: "POST http://w/tell", body: {}}
+`
+	h := byHand(t, src, "null")
+	h.reply("look", "200 {}")
+	h.reply("charge", `201 {"id":"c_1"}`)
+	h.reply("ship", "422 {}")
+	key := h.open[0].Key
+	h.reply("charge", "409 {}")
+	h.must("charge", saga.Resolve{Outcome: "skip"})
+	plan := h.m.PlanRetry("ship")
+	if !slices.Equal(plan.Reused, []string{"look", "charge", "note"}) {
+		t.Fatalf("%+v", plan)
+	}
+	data, _, wrong := h.m.BeginRetry(plan, h.records, machine.StartOptions{})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	for answer, want := range map[string]saga.Status{"200 {}": saga.Succeeded, "422 {}": saga.Compensated} {
+		again := h.goOn(data)
+		if s := again.open; len(s) != 1 || s[0].Path != "ship" || string(s[0].Request.Body) != `{"note":"c_1"}` {
+			t.Fatalf("%+v\n%s", s, again.out.String())
+		}
+		again.reply("ship", answer)
+		switch want {
+		case saga.Succeeded:
+			again.reply("tell", "200 {}")
+		case saga.Compensated:
+			if s := again.open[0]; s.Key != key || !strings.HasSuffix(s.Request.URL, "/c_1") {
+				t.Errorf("undone by %+v, want the key %s", s, key)
+			}
+			again.reply("charge", "200 {}")
+		}
+		if s := again.m.Status(); s != want {
+			t.Errorf("%s, want %s\n%s", s, want, again.out.String())
+		}
+	}
+}
+
+// A fork publishes an event once a person has approved it, and asks again if another one would be
+// published by then.
+func TestForkAsksForTheEvent(t *testing.T) {
+	h := byHand(t, "saga: x\nsteps:\n  - {id: go, signal: go}\n  - {id: said, emit: order.packed, to: [bus], data: {team: \"${saga.labels?.team ?? 'none'}\"}}\n", "null")
+	for _, changes := range []bool{false, true} {
+		f := h.fork(machine.ForkOptions{Effects: saga.HoldEffects})
+		f.must("", saga.Signal{Name: "go"}, saga.Pause{})
+		f.must("said", saga.Approve{Shown: f.m.Inbox()[0].ShownHash})
+		if changes {
+			f.must("", saga.Patch{Labels: map[string]string{"team": "blue"}})
+		}
+		f.must("", saga.Resume{})
+		if asked := len(f.m.Inbox()) > 0; asked != changes {
+			t.Errorf("the event changes: %v, and it is asked again: %v\n%s", changes, asked, f.out.String())
+		}
+		if changes {
+			f.must("said", saga.Approve{Shown: f.m.Inbox()[0].ShownHash})
+		}
+		if s := f.m.Status(); s != saga.Succeeded {
+			t.Errorf("the event changes: %v: %s\n%s", changes, s, f.out.String())
 		}
 	}
 }
