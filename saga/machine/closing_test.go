@@ -80,8 +80,8 @@ func TestInboxRevision(t *testing.T) {
 		src string
 		do  []func(*hand)
 	}{
-		"the timeout passes":         {"timeout: 1h\n" + parallel + asks + flies, []func(*hand){func(h *hand) { h.wait() }}},
-		"the saga is cancelled":      {parallel + asks + flies, []func(*hand){func(h *hand) { h.must("", saga.Cancel{}) }}},
+		"the timeout passes":         {"timeout: 1h\n" + parallel + asks + later + flies, []func(*hand){reply("x", "200 {}"), func(h *hand) { h.wait() }}},
+		"the saga is cancelled":      {parallel + asks + later + flies, []func(*hand){reply("x", "200 {}"), func(h *hand) { h.must("", saga.Cancel{}) }}},
 		"a branch fails":             {parallel + asks + later + fails + flies, []func(*hand){reply("x", "200 {}"), reply("y", "422 {}")}},
 		"a branch waits for a raise": {"budget: {amount: 0.10 USD, on_exceed: ask}\n" + parallel + dear + fails + flies, []func(*hand){reply("y", "422 {}")}},
 		"an output cannot be evaluated": {each, []func(*hand){reply("each[0].x", "200 {}"), reply("each[1].x", "200 {}"), reply("each[2].x", "200 {}"),

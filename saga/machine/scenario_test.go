@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -478,6 +479,10 @@ func prefixes(t *testing.T, def *saga.Definition, id uuid.UUID, records []journa
 		}
 		if d := cmp.Diff(once.Decide(), inc.Decide(), sends); d != "" {
 			t.Errorf("decisions after %d records (-at once +one by one):\n%s", i+1, d)
+		}
+		// What is carried out at once is decided alone, because what follows it may depend on it.
+		if at := slices.IndexFunc(inc.Decide(), acts); at >= 0 && slices.ContainsFunc(inc.Decide()[at+1:], acts) {
+			t.Errorf("several records at once after %d records: %+v", i+1, inc.Decide())
 		}
 		// Asking again changes nothing.
 		if d := cmp.Diff(inc.Decide(), inc.Decide(), sends); d != "" {
