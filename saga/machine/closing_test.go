@@ -61,6 +61,25 @@ steps:
 	}
 }
 
+func TestStuckWithoutInbox(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - id: both
+    parallel:
+      - {id: pay, http: "POST http://w/pay", body: {}, in_doubt: ask, compensate: {http: "DELETE http://w/${output.id}"}}
+      - {id: b, http: "POST http://w/b", body: {}, compensate: none}
+      - {id: c, http: "POST http://w/c", body: {}, compensate: none}
+`, "null")
+	h.reply("pay", "timeout")
+	asks := h.m.InboxRevision()
+	h.reply("b", "422 {}")
+	t.Logf("status %s inbox %d asks changed %v", h.m.Status(), len(h.m.Inbox()), asks != h.m.InboxRevision())
+	if h.m.Status() == saga.Stuck && len(h.m.Inbox()) == 0 {
+		t.Errorf("stuck, but the inbox is empty")
+	}
+}
+
 // Items leave the inbox because another branch has failed, or because the saga has. A caller that
 // compares revisions notices that, although other attempts are still in flight: the revision is one
 // that the inbox has not had before.

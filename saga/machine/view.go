@@ -95,7 +95,8 @@ type Revision struct {
 	raises  string // the steps that wait for a higher budget, which no record says
 }
 
-// InboxRevision differs whenever the items that need a person may have changed.
+// InboxRevision differs whenever the items that need a person may have changed, unless the saga's
+// status says so, which then is or was stuck.
 func (m *Machine) InboxRevision() Revision {
 	r := Revision{changes: m.inboxRevision}
 	if m.asksForRaise() && m.finished == nil {
