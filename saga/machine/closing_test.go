@@ -180,3 +180,42 @@ func (h *hand) do(c saga.Command) error {
 	h.run()
 	return nil
 }
+
+// A failing saga waits for the status check of a step in doubt. If that needs other credentials, the
+// saga is stuck, and the inbox says why.
+func TestStuckByAStatusCheck(t *testing.T) {
+	const src = `
+saga: x
+timeout: 1h
+steps:
+  - id: both
+    parallel:
+      - id: pay
+        http: POST http://w/pay
+        body: {}
+        in_doubt: {verify: {http: "GET http://w/pay", found: result.body.found}, otherwise: ask}
+        compensate: {http: "DELETE http://w/pay"}
+      - {id: b, http: "POST http://w/b", body: {}, compensate: none}
+`
+	for name, do := range map[string]func(*hand){
+		"a branch fails":     func(h *hand) { h.reply("b", "422 {}") },
+		"the timeout passes": func(h *hand) { h.wait(); h.reply("b", "422 {}") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := byHand(t, src, "null")
+			h.reply("pay", "500 {}")
+			h.wait()
+			h.reply("pay.verify", "401 {}")
+			do(h)
+			if n := len(h.m.Inbox()); h.m.Status() != saga.Stuck || n != 1 {
+				t.Errorf("%s, %d entries\n%s", h.m.Status(), n, h.out.String())
+			}
+			h.must("pay", saga.Resolve{Outcome: "retry"})
+			h.reply("pay.verify", `200 {"found":true}`)
+			h.reply("pay", "200 {}")
+			if s := h.m.Status(); s != saga.Compensated {
+				t.Errorf("%s\n%s", s, h.out.String())
+			}
+		})
+	}
+}

@@ -253,8 +253,8 @@ func (m *Machine) waits(n *node) bool {
 // hidden reports whether a step that would need a person is not shown to anybody, because the saga,
 // or a block around the step, fails without it.
 func (m *Machine) hidden(n *node) bool {
-	if !m.ending(n) || m.reason != nil && m.unsettled() == n {
-		return false
+	if !m.ending(n) || n.forward.state == checking || m.reason != nil && m.unsettled() == n {
+		return false // the saga waits for it, also for the status check
 	}
 	for g := n.in; g.owner != nil; g = g.owner.in {
 		if g.owner.block.closing() {
