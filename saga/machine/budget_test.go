@@ -148,4 +148,3 @@ func TestBudgetCountsOpenSessions(t *testing.T) {
 		t.Errorf("after the report: %+v", c)
 	}
 }
-
