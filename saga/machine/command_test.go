@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -163,5 +164,50 @@ func TestResolvedAsFailed(t *testing.T) {
 				t.Errorf("the reason is %+v, want %q\n%s", r, tt.want, h.out.String())
 			}
 		})
+	}
+}
+
+// A person may have an own step in doubt done again. Nothing but a person undoes it, so its undo is
+// not retried.
+func TestRetryOfAnOwnStep(t *testing.T) {
+	h := started(t, storytest.ParseSession(t, guardActions), parentID, machine.StartOptions{})
+	h.must("", saga.Attach{Token: "aa"}, saga.BeginStep{Life: 1, ID: "letter", OwnData: saga.OwnData{Effect: saga.Undoable}}, saga.Attach{Token: "bb", Previous: "aa"})
+	h.must("own.letter", saga.Retry{})
+	h.must("", saga.BeginStep{Life: 2, ID: "letter"}, saga.FinishStep{Life: 2, ID: "letter", Attempt: 2, Status: saga.OwnSucceeded}, saga.Cancel{})
+	err := h.do(saga.Command{Do: saga.Retry{}, Path: "own.letter"})
+	if no, _ := errors.AsType[*machine.Refusal](err); no == nil || no.Code != "bad_outcome" {
+		t.Errorf("%v\n%s", err, h.out.String())
+	}
+}
+
+// A session that has lost its process waits for another one from the resume on. No other command
+// begins a wait.
+func TestResumeBeginsAWait(t *testing.T) {
+	h := started(t, storytest.ParseSession(t, guardActions), parentID, machine.StartOptions{})
+	latest := func(do saga.Operation) *saga.Time {
+		t.Helper()
+		h.m.Clock(h.now.Add(time.Minute))
+		d, err := h.m.Validate(uuid.Nil, saga.Command{Do: do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Data.(saga.CommandData).Latest
+	}
+	h.must("", saga.Attach{Token: "aa"}, saga.Pause{})
+	if at := latest(saga.Resume{}); at != nil {
+		t.Errorf("a resume after a pause begins a wait: %s", at)
+	}
+	h.must("", saga.Resume{})
+	d, ok := h.m.EndLife(h.m.LeaseTask().Attempt, saga.TaskCompleted, h.now)
+	if !ok {
+		t.Fatal("the process has no lease")
+	}
+	h.write(d)
+	h.wait()
+	if at := latest(saga.Pause{}); at != nil {
+		t.Errorf("a pause begins a wait: %s", at)
+	}
+	if at := latest(saga.Resume{}); at == nil || !at.Equal(h.now.Add(time.Minute)) {
+		t.Errorf("the wait begins at %s, want %s", at, h.now.Add(time.Minute))
 	}
 }
