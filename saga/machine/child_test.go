@@ -29,8 +29,8 @@ func (h *hand) messages() (list []string) {
 				h.t.Fatal(err)
 			}
 			text := c.Do.Verb()
-			if told, ok := c.Do.(saga.EndTask); ok {
-				text = string(told.Way) + " " + c.Path + " " + described(&told.Result)
+			if end, ok := c.Do.(saga.EndTask); ok {
+				text = string(end.Way) + " " + c.Path + " " + described(&end.Result)
 			}
 			list = append(list, text)
 		}
@@ -85,7 +85,11 @@ finally:
   - {id: note, switch: [{steps: [{id: say, set: 1}]}]}
 output: "${steps.book.output.id}"
 `
-	const done = "do kid completed 5"
+	const (
+		done    = "do kid completed 5"
+		why     = "HTTP 422 Unprocessable Entity from w"
+		remains = "; book remains: its undoing was skipped by an operator: "
+	)
 	booked := []string{`book 201 {"id":5}`}
 	goal := slices.Concat(booked, []string{"pay 200 {}"})
 	for _, tt := range []struct {
@@ -100,12 +104,10 @@ output: "${steps.book.output.id}"
 		{"released", append(goal, "release"), []string{done}, "completed 5"},
 		{"being undone", append(goal, "revert"), []string{done}, ""},
 		{"undone", append(goal, "revert", "book 200 {}"), []string{done, "undo kid completed 5"}, "completed 5"},
-		{"not undone", append(goal, "revert", "book 409 {}", "resolve book skip"),
-			[]string{done, "undo kid failed child_not_undone: its parent was undone; book remains: its undoing was skipped by an operator: "}, "failed child_not_undone: its parent was undone; book remains: its undoing was skipped by an operator: "},
-		{"failed", append(booked, "pay 422 {}", "book 200 {}"), []string{"do kid failed step_failed: HTTP 422 Unprocessable Entity from w"}, "failed step_failed: HTTP 422 Unprocessable Entity from w"},
+		{"not undone", append(goal, "revert", "book 409 {}", "resolve book skip"), []string{done, "undo kid failed child_not_undone: its parent was undone" + remains}, "failed child_not_undone: its parent was undone" + remains},
+		{"failed", append(booked, "pay 422 {}", "book 200 {}"), []string{"do kid failed step_failed: " + why}, "failed step_failed: " + why},
 		{"failed, and an effect remains", append(booked, "pay 422 {}", "book 409 {}", "resolve book skip"),
-			[]string{"do kid failed child_not_undone: HTTP 422 Unprocessable Entity from w; book remains: its undoing was skipped by an operator:  (in doubt)"},
-			"failed child_not_undone: HTTP 422 Unprocessable Entity from w; book remains: its undoing was skipped by an operator:  (in doubt)"},
+			[]string{"do kid failed child_not_undone: " + why + remains + " (in doubt)"}, "failed child_not_undone: " + why + remains + " (in doubt)"},
 		{"reverted on the way", append(booked, "revert", "pay 200 {}", "book 200 {}"), []string{"undo kid completed "}, "completed "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

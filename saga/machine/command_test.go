@@ -36,7 +36,7 @@ steps:
 	h.reply("pay", "timeout")
 	asked := h.m.Seq()
 	h.reply("other", "200 {}")
-	refused := func(name, path string, seq int64, want string) {
+	resolve := func(name, path string, seq int64, want string) {
 		t.Helper()
 		_, err := h.m.Validate(uuid.Nil, saga.Command{Do: saga.Resolve{Outcome: "succeeded"}, Path: path, IfSeq: seq})
 		no, _ := errors.AsType[*machine.Refusal](err)
@@ -44,23 +44,23 @@ steps:
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	refused("the last seq", "pay", h.m.Seq(), "")
-	refused("since the doubt", "pay", asked, "")
-	refused("before the doubt", "pay", asked-1, "changed")
-	refused("since the check was refused", "check", checked, "")
-	refused("before the check was refused", "check", before, "changed")
-	refused("a seq to come", "pay", h.m.Seq()+1, "changed")
-	refused("a step without records", "none", asked, "changed")
+	resolve("the last seq", "pay", h.m.Seq(), "")
+	resolve("since the doubt", "pay", asked, "")
+	resolve("before the doubt", "pay", asked-1, "changed")
+	resolve("since the check was refused", "check", checked, "")
+	resolve("before the check was refused", "check", before, "changed")
+	resolve("a seq to come", "pay", h.m.Seq()+1, "changed")
+	resolve("a step without records", "none", asked, "changed")
 	if _, err := h.m.Validate(uuid.Nil, saga.Command{Do: saga.Pause{}, IfSeq: h.m.Seq()}); err != nil {
 		t.Errorf("the saga as it is: %v", err)
 	}
 	h.must("", saga.Reserve{Key: "k"}) // a session that belongs to the saga is no person
-	refused("since a session was opened", "pay", asked, "")
+	resolve("since a session was opened", "pay", asked, "")
 	h.must("", saga.Patch{Labels: map[string]string{"a": "b"}})
 	patch := h.m.Seq()
-	refused("before a command", "pay", asked, "changed")
+	resolve("before a command", "pay", asked, "changed")
 	h.reply("more", "200 {}")
-	refused("since that command", "pay", patch, "")
+	resolve("since that command", "pay", patch, "")
 }
 
 // The undo of a call waits for a person, who has read it before the session went on.
@@ -144,19 +144,15 @@ func TestRefusedCommands(t *testing.T) {
 // if it says that nothing has happened.
 func TestResolvedAsFailed(t *testing.T) {
 	const found = "an operator found that step b did not happen"
-	for _, tt := range []struct{ name, step, answer, want string }{
-		{"in doubt", `in_doubt: ask, compensate: none`, "timeout", found},
-		{"held, refused", `retry: none, on_error: hold, compensate: none`, "402 {}", "HTTP 402 Payment Required from w"},
-		{"held, in doubt", `retry: none, on_error: hold, compensate: none`, "503 {}", found},
-		{"after the pivot", `retry: none, compensate: none`, "402 {}", "HTTP 402 Payment Required from w"},
-		{"without credentials", `retry: none, in_doubt: ask, compensate: none`, "401 {}", found},
+	for _, tt := range []struct{ name, first, step, answer, want string }{
+		{"in doubt", "", `in_doubt: ask, compensate: none`, "timeout", found},
+		{"held, refused", "", `retry: none, on_error: hold, compensate: none`, "402 {}", "HTTP 402 Payment Required from w"},
+		{"held, in doubt", "", `retry: none, on_error: hold, compensate: none`, "503 {}", found},
+		{"after the pivot", ", pivot: true", `retry: none, compensate: none`, "402 {}", "HTTP 402 Payment Required from w"},
+		{"without credentials", "", `retry: none, in_doubt: ask, compensate: none`, "401 {}", found},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pivot := ""
-			if tt.name == "after the pivot" {
-				pivot = ", pivot: true"
-			}
-			h := byHand(t, "saga: x\nsteps:\n  - {id: a, http: \"PUT http://w/a\", body: {}, compensate: none"+pivot+"}\n  - {id: b, http: \"PUT http://w/b\", body: {}, "+tt.step+"}\n", "null")
+			h := byHand(t, "saga: x\nsteps:\n  - {id: a, http: \"PUT http://w/a\", body: {}, compensate: none"+tt.first+"}\n  - {id: b, http: \"PUT http://w/b\", body: {}, "+tt.step+"}\n", "null")
 			h.reply("a", "200 {}")
 			h.reply("b", tt.answer)
 			h.must("b", saga.Resolve{Outcome: "failed"})

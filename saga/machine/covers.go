@@ -68,15 +68,10 @@ func (m *Machine) show(n *node, a *saga.ApprovalData) error {
 // ahead returns a step that comes after n in its list.
 func (m *Machine) ahead(n *node, id string) *node {
 	path := n.in.prefix + id
-	switch waits := n.in.waiting; {
-	case m.steps[path] != nil:
-		return m.steps[path]
-	case waits != nil && waits.path == path:
-		return waits
-	case n.in.cur != nil && n.in.cur.path == path:
-		return n.in.cur
+	if c := m.steps[path]; c != nil {
+		return c
 	}
-	return &node{step: m.def.ByID[id], path: path, in: n.in}
+	return m.next(n.in, m.def.ByID[id])
 }
 
 // cover renders a step that the approval n covers, as it would run now.
