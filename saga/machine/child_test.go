@@ -241,7 +241,7 @@ steps:
 	check("first is undone")
 }
 
-// A child is told how many sagas are above it. A new key starts another child; a repetition asks for
+// A child knows how many sagas are above it. A new key starts another child; a repetition asks for
 // the same one.
 func TestWhichChild(t *testing.T) {
 	p := byHand(t, "saga: top\nsteps:\n  - {id: kid, run: kid}\n", "null")
