@@ -258,7 +258,7 @@ func (m *Machine) settles(n *node) bool {
 
 // announce ends a step. Its events are stored together with its outcome.
 func (m *Machine) announce(n *node, body saga.Announce, env *env) []Decision {
-	before, wait := m.freshen(n, journal.Do)
+	before, wait := m.freshen(n)
 	if wait {
 		return before
 	}

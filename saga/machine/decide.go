@@ -240,7 +240,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) {
 		return m.windowOver(n, way)
 	}
-	before, wait := m.freshen(n, way)
+	before, wait := m.freshen(n)
 	if wait {
 		return before
 	}
@@ -255,7 +255,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 			return m.refuseWay(n, way, asFailure("request", err))
 		}
 		hash = request.Hash()
-		if way == journal.Do && step.CoveredBy != nil {
+		if way == journal.Do {
 			if ds := m.askAgain(n, request, key); ds != nil {
 				return ds
 			}
@@ -730,7 +730,7 @@ func (m *Machine) doubts(status saga.Status) []compensation.Residue {
 	}
 	var list []compensation.Residue
 	for _, n := range m.touched {
-		if _, effect := n.effect(); !n.forward.doubt || n.forward.state == done || !effect || status != saga.Succeeded && !n.in.final {
+		if class, _ := n.effect(); class != journal.InDoubt || status != saga.Succeeded && !n.in.final {
 			continue
 		}
 		list = append(list, compensation.Residue{Path: n.path, Why: m.whyDoubted(n)})

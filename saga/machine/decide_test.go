@@ -232,3 +232,55 @@ func TestInconclusiveStatusCheck(t *testing.T) {
 		})
 	}
 }
+
+// A step that a person retries sends its request, although its `when` no longer holds: that was
+// decided when the step began.
+func TestRetryAfterTheDecision(t *testing.T) {
+	h := byHand(t, `saga: x
+steps:
+  - {id: go, signal: go}
+  - {id: pay, http: "POST http://w/pay", body: {}, pivot: true}
+  - {id: gift, when: saga.labels.tier == "gold", http: "POST http://w/gifts/${saga.labels.gift}", body: {}}
+`, "null")
+	h.must("", saga.Patch{Labels: map[string]string{"tier": "gold"}}, saga.Signal{Name: "go"})
+	h.reply("pay", "200 {}")
+	if s := h.m.Status(); s != saga.Stuck {
+		t.Fatalf("%s although the request cannot be made\n%s", s, h.out.String())
+	}
+	h.must("", saga.Patch{Labels: map[string]string{"tier": "silver", "gift": "7"}}, saga.Retry{})
+	if s := h.sent(); s != "gift" {
+		t.Errorf("%q is sent\n%s", s, h.out.String())
+	}
+}
+
+// A resume begins another round of attempts of every step that is held.
+func TestResumeOfAllThatIsHeld(t *testing.T) {
+	h := byHand(t, `saga: x
+steps:
+  - id: both
+    parallel:
+      - {id: a, http: "POST http://w/a", body: {}, retry: none, on_error: hold, compensate: none}
+      - {id: b, http: "POST http://w/b", body: {}, retry: none, on_error: hold, compensate: none}
+`, "null")
+	h.reply("a", "422 {}")
+	h.reply("b", "422 {}")
+	h.must("", saga.Resume{})
+	if s := h.sent(); s != "a b" {
+		t.Errorf("%q is sent\n%s", s, h.out.String())
+	}
+}
+
+// A request names the span of its attempt in the saga's trace.
+func TestTraceOfARequest(t *testing.T) {
+	h := byHand(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 2}\n", "null")
+	one := h.open[0].Traceparent()
+	h.reply("a", "503 {}")
+	h.wait()
+	two := h.open[0].Traceparent()
+	if prefix := "00-" + h.m.Trace().ID.String() + "-"; !strings.HasPrefix(one, prefix) || !strings.HasPrefix(two, prefix) || one == two {
+		t.Errorf("%q, then %q", one, two)
+	}
+	if got := new(machine.Send).Traceparent(); got != "" {
+		t.Errorf("without a trace: %q", got)
+	}
+}

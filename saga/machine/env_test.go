@@ -71,3 +71,13 @@ steps:
 		t.Errorf("got %s\n%s", got, h.out.String())
 	}
 }
+
+// The steps of `finally` read the saga's output if it has succeeded, and otherwise why it has not.
+func TestWhatFinallyReads(t *testing.T) {
+	for step, want := range map[string]string{"set: 7": `{"output":7,"error":null}`, "fail: no": `{"output":null,"error":"failed"}`} {
+		h := byHand(t, "saga: x\nsteps: [{id: a, "+step+"}]\nfinally:\n  - {id: tell, http: \"POST http://w/tell\", body: {output: \"${output}\", error: \"${error?.code}\"}}\n", "null")
+		if got := string(h.open[0].Request.Body); got != want {
+			t.Errorf("%s: %s, want %s", step, got, want)
+		}
+	}
+}

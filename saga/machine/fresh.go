@@ -34,9 +34,9 @@ import (
 const codeStale = "stale"
 
 // freshen returns the decisions that come before a request of n that is about to leave. wait says
-// that it must not leave yet. A compensation waits for nothing.
-func (m *Machine) freshen(n *node, way journal.Way) (before []Decision, wait bool) {
-	if len(n.step.FreshReads) == 0 || way == journal.Undo || n.forward.doubt || m.pivoted || m.reason != nil || m.outline != nil {
+// that it must not leave yet. While the saga fails or is undone, nothing waits.
+func (m *Machine) freshen(n *node) (before []Decision, wait bool) {
+	if n.forward.doubt || m.pivoted || m.reason != nil || m.outline != nil {
 		return nil, false
 	}
 	var first *node
@@ -163,12 +163,11 @@ func (m *Machine) abortBy(why *saga.Reason) {
 // those that use them, and the last approval. why says why they cannot.
 func (m *Machine) runAgain(changed []*node) (again []*node, why string) {
 	g := m.forward
-	from, last := len(g.steps), -1
+	last := -1
 	for _, n := range changed {
 		if n.step.OnChange != saga.ChangeAsks {
 			return nil, "on_change is fail"
 		}
-		from = min(from, slices.Index(g.steps, n.step))
 	}
 	if g.cur == nil || g.cur.block != nil {
 		return nil, "the request that waits for it is inside a block that was entered"
@@ -185,7 +184,7 @@ func (m *Machine) runAgain(changed []*node) (again []*node, why string) {
 	}
 	for i, s := range g.steps[:g.next] {
 		n := m.steps[s.ID]
-		if i <= from || n == nil || i != last && !m.uses(s, changed) {
+		if n == nil || i != last && !m.uses(s, changed) {
 			continue
 		}
 		if !n.runsAgain() {

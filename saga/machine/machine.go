@@ -286,9 +286,6 @@ func (m *Machine) currentSteps(visit func(*node) bool) {
 
 // currentPath returns the path of the first step that the saga is at, "" for none.
 func (m *Machine) currentPath() (path string) {
-	if m.undoing && m.undone < len(m.plan) {
-		return m.plan[m.undone].path
-	}
 	m.currentSteps(func(n *node) bool {
 		if n.first != 0 {
 			path = n.path

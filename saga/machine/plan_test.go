@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -521,6 +522,18 @@ steps:
 	}
 	if note := p.Steps[1].Note; !strings.Contains(note, "budget") {
 		t.Errorf("the budget does not cover b, but the note says %q", note)
+	}
+}
+
+// The worst case of a loop counts each iteration if the list is known, and otherwise says that it
+// counts one.
+func TestPlanCostsOfALoop(t *testing.T) {
+	const src = "saga: p\ninput: {list: [integer]}\nsteps:\n  - {id: look, http: \"GET https://a.example/list\"}\n  - id: each\n    foreach: ${%s}\n    steps:\n      - {id: a, http: \"PUT https://a.example/${index}\", cost: 0.10 USD, retry: none, compensate: none}\n"
+	for list, want := range map[string]string{"input.list": "0.30", "steps.look.output.list": "0.10"} {
+		p := makePlan(t, fmt.Sprintf(src, list), `{"list": [1, 2, 3]}`, nil)
+		if unknown := want == "0.10"; p.WorstCase != want || strings.Contains(strings.Join(p.Notes, "\n"), "one iteration of each") != unknown {
+			t.Errorf("%s: %s %q", list, p.WorstCase, p.Notes)
+		}
 	}
 }
 
