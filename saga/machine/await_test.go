@@ -108,7 +108,8 @@ func TestRevertedOnTheWay(t *testing.T) {
 	}
 }
 
-// An approval with four eyes says who may not decide it, as far as the saga knows who has started it.
+// An approval with four eyes says who may not decide it, as far as the saga knows who has started
+// it.
 func TestFourEyesNameTheStarter(t *testing.T) {
 	def := parsed(t, "saga: x\nsteps:\n  - {id: ok, approval: {title: Yes?}, four_eyes: true}\n")
 	for starter, want := range map[string]string{
@@ -123,8 +124,8 @@ func TestFourEyesNameTheStarter(t *testing.T) {
 	}
 }
 
-// An approval in a block that has failed is no longer needed: it is skipped, and nobody can give it,
-// wherever in the block it is, although the saga goes on.
+// An approval in a block that has failed is no longer needed: it is skipped, and nobody can give
+// it, wherever in the block it is, although the saga goes on.
 func TestApprovalsOfAFailedBlock(t *testing.T) {
 	const (
 		parallel = "saga: x\nsteps:\n  - id: block\n    on_error: continue\n    parallel:\n      - {id: ok, approval: {title: Yes?}}\n      - {id: y, http: \"POST http://w/y\", body: {}, compensate: none}\n      - {id: ok2, approval: {title: Yes?}}\n"

@@ -181,8 +181,8 @@ func (h *hand) do(c saga.Command) error {
 	return nil
 }
 
-// A failing saga waits for the status check of a step in doubt. If that needs other credentials, the
-// saga is stuck, and the inbox says why.
+// A failing saga waits for the status check of a step in doubt. If that needs other credentials,
+// the saga is stuck, and the inbox says why.
 func TestStuckByAStatusCheck(t *testing.T) {
 	const src = `
 saga: x

@@ -1,7 +1,6 @@
 package machine_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,7 +63,7 @@ steps:
 			if again.Kind != journal.Intent || again.Path != "two" {
 				t.Fatalf("%s of %q is not what asks for two", again.Kind, again.Path)
 			}
-			_, err := h.m.Append(machine.Draft{Kind: again.Kind, Path: again.Path, Way: again.Way, Data: json.RawMessage(again.Data)}, h.now, "n")
+			_, err := h.m.Append(machine.Draft{Kind: again.Kind, Path: again.Path, Way: again.Way, Data: again.Data}, h.now, "n")
 			if !errors.Is(err, machine.ErrImpossible) {
 				t.Errorf("got %v, want ErrImpossible\n%s", err, h.out.String())
 			}

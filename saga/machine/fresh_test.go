@@ -68,15 +68,15 @@ steps:
   - {id: nap, sleep: 1h}
   - {id: charge, http: "POST http://w/charge", body: {price: "${steps.quote.output}", rate: "${steps.rate.output}"}, compensate: none}
 `)
-	d, ok := dispatched(p)
+	d, _ := dispatched(p)
 	for d.Send.Path != "quote" || d.Send.Attempt == 1 {
 		if !p.step() {
 			t.Fatalf("the quote is not read again\n%s", p.out.String())
 		}
-		d, ok = dispatched(p)
+		d, _ = dispatched(p)
 	}
 	p.write(d.Intent)
-	if d, ok = dispatched(p); ok {
+	if d, ok := dispatched(p); ok {
 		t.Errorf("%s is sent while the quote is read again", d.Send.Path)
 	}
 	r, err := p.m.RecordOutcome("quote", journal.Do, 2, parseAnswer(t, "200 {}"), p.now, 0)

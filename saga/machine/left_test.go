@@ -135,8 +135,8 @@ steps:
 	}
 }
 
-// A search finds a saga by the step that it has continued without: by its last failure, once, and not
-// by those of attempts before, nor by what other steps have failed with and then done.
+// A search finds a saga by the step that it has continued without: by its last failure, once, and
+// not by those of attempts before, nor by what other steps have failed with and then done.
 func TestSearchTextOfFailures(t *testing.T) {
 	h := byHand(t, `
 saga: x

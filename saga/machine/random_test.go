@@ -255,9 +255,9 @@ func (h *history) write(d machine.Draft) {
 	h.sameInbox()
 }
 
-// sameInbox checks that the inbox was the same whenever it had this revision and the saga was stuck,
-// or was not. Before a record or a request that follows at once, the inbox is not complete, and
-// nobody reads it.
+// sameInbox checks that the inbox was the same whenever it had this revision and the saga was
+// stuck, or was not. Before a record or a request that follows at once, the inbox is not complete,
+// and nobody reads it.
 func (h *history) sameInbox() {
 	if h.m.Status() == saga.PausedStatus || slices.ContainsFunc(h.m.Decide(), acts) {
 		return

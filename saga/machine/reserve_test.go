@@ -1,7 +1,6 @@
 package machine_test
 
 import (
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -230,7 +229,7 @@ func TestUnreadableSessionParts(t *testing.T) {
 	} {
 		h := parentOf(t, "")
 		h.must("", saga.Reserve{Key: "k"})
-		r := journal.Record{Seq: h.m.Seq() + 1, Kind: journal.Operator, Data: json.RawMessage(saga.Encode(saga.CommandData{Kind: c.command, Session: c.part}))}
+		r := journal.Record{Seq: h.m.Seq() + 1, Kind: journal.Operator, Data: saga.Encode(saga.CommandData{Kind: c.command, Session: c.part})}
 		if err := h.m.Apply(r); !errors.Is(err, saga.ErrUnreadable) {
 			t.Errorf("%s: %v", name, err)
 		}
