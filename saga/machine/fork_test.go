@@ -2,10 +2,12 @@ package machine_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +16,8 @@ import (
 	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
 	"recourse/saga/machine"
 )
 
@@ -57,24 +61,23 @@ type goesOn struct {
 	signals                         int
 }
 
-// carryOn answers what a saga sends, with an error for one step, approves what it asks for, and
-// sends the signal that it waits for.
-func (h *hand) carryOn(fails string) (did goesOn) {
+// carryOn answers what a saga sends, approves what it asks for, and sends the signal that it waits
+// for. A request without one of the given answers has its path for an answer.
+func (h *hand) carryOn(answers map[string]string) (did goesOn) {
 	h.t.Helper()
 	for range 200 {
 		inbox := h.m.Inbox()
 		switch {
 		case len(h.open) > 0:
 			s := h.open[0]
-			answer := `200 {"id":"` + s.Path + `"}`
-			switch {
-			case s.Way == journal.Undo:
+			if s.Way == journal.Undo {
 				did.undone = append(did.undone, s.Path)
-			default:
+			} else {
 				did.sent = append(did.sent, s.Path)
-				if s.Path == fails {
-					answer = "422 {}"
-				}
+			}
+			answer, given := answers[s.Path]
+			if !given {
+				answer = `200 {"id":"` + s.Path + `"}`
 			}
 			h.reply(s.Path, answer)
 		case len(inbox) > 0 && inbox[0].Kind == saga.InboxApproval:
@@ -98,6 +101,16 @@ func (h *hand) carryOn(fails string) (did goesOn) {
 	}
 	h.t.Fatalf("the saga does not end\n%s", h.out.String())
 	return did
+}
+
+// ownKeys checks that everything is sent under keys of this saga.
+func (h *hand) ownKeys() {
+	h.t.Helper()
+	for _, r := range h.records {
+		if r.Kind == journal.Intent && r.Attempt > 0 && r.Key != idempotency.Key(h.m.ID(), r.Path, r.Way, r.Generation) {
+			h.t.Errorf("record %d sends %s under the key %s\n%s", r.Seq, r.Path, r.Key, h.out.String())
+		}
+	}
 }
 
 // without returns a list without the items of another one.
@@ -126,7 +139,7 @@ func doubtful(t *testing.T) *hand {
 	}
 	h.reply("mail", "timeout")
 	h.must("mail", saga.Resolve{Outcome: "retry"})
-	h.carryOn("")
+	h.carryOn(nil)
 	if h.m.Status() != saga.Succeeded {
 		t.Fatalf("%s\n%s", h.m.Status(), h.out.String())
 	}
@@ -158,6 +171,9 @@ func hadOutcome(t *testing.T, records []journal.Record) (paths []string) {
 // undoes only what it has sent itself.
 func TestForkAnywhere(t *testing.T) {
 	h := doubtful(t)
+	if of, how := h.m.ForkOf(); !of.IsNil() || how != "" {
+		t.Errorf("the original is a fork of %s, %s", of, how)
+	}
 	last := machine.LastFork(h.def, h.m.ID(), h.records)
 	if r := h.records[last]; r.Path != "ship" || r.Kind != journal.Outcome { // the one after it
 		t.Fatalf("the last fork begins after record %d\n%s", last, h.out.String())
@@ -193,17 +209,19 @@ func TestForkAnywhere(t *testing.T) {
 					want.undone = only(undoable, append(want.undone, want.sent...))
 				}
 				f := h.fork(o)
-				got := f.carryOn(fails)
+				got := f.carryOn(map[string]string{fails: "422 {}"})
 				if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{}), cmpopts.EquateEmpty()); d != "" || f.m.Status() != status {
 					t.Errorf("after record %d, %s, %q fails: %s (-want +got):\n%s", at, effects, fails, f.m.Status(), d)
 				}
 				if v, was := f.m.View(), h.m.View(); fails == "" && string(v.Output) != string(was.Output) || v.ForkedFrom != was.ID || v.ForkedAt != at || v.Effects != effects {
 					t.Errorf("after record %d, %s: %+v", at, effects, v)
 				}
-				for _, r := range f.records {
-					if r.Kind == journal.Intent && r.Attempt > 0 && r.Key != idempotency.Key(f.m.ID(), r.Path, r.Way, r.Generation) {
-						t.Errorf("after record %d, %s: record %d has the key %s", at, effects, r.Seq, r.Key)
-					}
+				if of, how := f.m.ForkOf(); of != h.m.ID() || how != effects || f.m.TurnedBack() != (status == saga.Compensated) {
+					t.Errorf("after record %d, %s: a fork of %s, %s, turned back: %v", at, effects, of, how, f.m.TurnedBack())
+				}
+				f.ownKeys()
+				if begun, err := machine.Replay(f.def, f.m.ID(), f.records[:1]); err != nil || len(begun.InFlight()) > 0 {
+					t.Errorf("after record %d, %s: in flight at the start %v, %v", at, effects, begun.InFlight(), err)
 				}
 				again, err := machine.Replay(f.def, f.m.ID(), f.records)
 				if err != nil {
@@ -286,9 +304,56 @@ steps:
 		})
 	}
 	f := h.fork(machine.ForkOptions{At: 1, Effects: saga.StubEffects})
-	did := f.carryOn("")
+	did := f.carryOn(nil)
 	if s := f.m.Status(); s != saga.Compensated || !slices.Equal(did.sent, []string{"look"}) || did.undone != nil {
 		t.Errorf("%s, %+v\n%s", s, did, f.out.String())
+	}
+}
+
+// A step that a person has skipped has no outcome for a stub, whatever its last answer was.
+func TestForkHasNoStubForASkippedStep(t *testing.T) {
+	h := byHand(t, `
+saga: x
+steps:
+  - {id: pay, http: "POST http://w/pay", body: {}, pivot: true}
+  - {id: late, http: "POST http://w/late", body: {}}
+  - {id: lost, http: "POST http://w/lost", body: {}, in_doubt: {verify: {http: "GET http://w/lost", found: result.body.found}, otherwise: ask}}
+`, "null")
+	h.reply("pay", "200 1")
+	h.reply("late", "422 {}")
+	h.must("late", saga.Resolve{Outcome: "skip"})
+	h.reply("lost", "timeout")
+	h.wait()
+	h.reply("lost.verify", "404 {}")
+	h.must("lost", saga.Resolve{Outcome: "skip"})
+	data, _, wrong := h.m.BeginFork(machine.ForkOptions{At: 1, Effects: saga.StubEffects}, h.records, machine.StartOptions{})
+	if got := mustJSON(t, data.Fork.Stubs); wrong != nil || h.m.Status() != saga.Succeeded || got != `{"pay":{"output":1}}` {
+		t.Errorf("%s, %v, stubs %s\n%s", h.m.Status(), wrong, got, h.out.String())
+	}
+}
+
+// A fork has the input of the original, or another one. It is unique only if it sends what it sends
+// by itself: otherwise it may run while the original does.
+func TestForkInput(t *testing.T) {
+	h := byHand(t, "saga: x\ninput: {n: integer}\nunique: ${input.n}\nsteps:\n  - {id: go, signal: go}\n", `{"n":1}`)
+	for _, c := range []struct {
+		effects             saga.Effects
+		input, want, unique string
+	}{
+		{"", "", `{"n":1}`, ""},
+		{saga.HoldEffects, `{"n":2}`, `{"n":2}`, ""},
+		{saga.StubEffects, `{"n":2}`, `{"n":2}`, ""},
+		{saga.RealEffects, `{"n":2}`, `{"n":2}`, "2"},
+		{saga.RealEffects, "", `{"n":1}`, "1"},
+	} {
+		o := machine.ForkOptions{Effects: c.effects}
+		if c.input != "" {
+			o.Input = json.RawMessage(c.input)
+		}
+		data, unique, wrong := h.m.BeginFork(o, h.records, machine.StartOptions{})
+		if wrong != nil || string(data.Input) != c.want || unique != c.unique || c.effects == "" && data.Fork.Effects != saga.HoldEffects {
+			t.Errorf("%s %s: %v, %s, unique %q, %s", c.effects, c.input, wrong, data.Input, unique, data.Fork.Effects)
+		}
 	}
 }
 
@@ -333,6 +398,9 @@ func TestWrongForks(t *testing.T) {
 	last, end := machine.LastFork(done.def, done.m.ID(), done.records), int64(len(done.records))
 	cancelled := byHand(t, "saga: x\nsteps:\n  - {id: a, "+effect+"}\n", "null")
 	cancelled.must("", saga.Cancel{})
+	if !cancelled.m.TurnedBack() {
+		t.Error("a saga that was cancelled has not turned back")
+	}
 	failed := byHand(t, "saga: x\nsteps:\n  - {id: a, "+effect+"}\n  - {id: skipped, when: false, "+effect+"}\n  - {id: b, "+effect+"}\n", "null")
 	failed.reply("a", "200 {}")
 	failed.reply("b", "422 {}")
@@ -395,5 +463,298 @@ func TestWrongForks(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// offered is a saga with two reads that become too old, an approval, and a step that is skipped at
+// first.
+const offered = `
+saga: offer
+steps:
+  - {id: quote, http: "GET http://w/quote", fresh_for: 10m, on_change: ask}
+  - {id: rate, http: "GET http://w/rate", fresh_for: 10m, on_change: ask}
+  - {id: double, set: "${steps.quote.output * 2}"}
+  - {id: ok, approval: {title: "Pay ${steps.double.output}?"}}
+  - {id: bonus, when: steps.double.output > 20, http: "POST http://w/bonus", body: {}, compensate: none}
+  - {id: charge, http: "POST http://w/charge", body: {amount: "${steps.double.output}", rate: "${steps.rate.output}"}, compensate: none}
+`
+
+// A fork that begins while answers are read again reads those again that were not known to be the
+// same. If an answer had changed, the steps that were to run again begin again, and are held back.
+func TestForkWhileReadingAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		quote, rate string // second answers in the original, where the first ones were 10; "": none yet
+		again       bool   // the first steps have run again
+		want        string // what the fork sends
+		approved    string
+		amount      string
+	}{
+		"neither has ended":     {want: "quote rate charge", approved: "charge", amount: "20"},
+		"one is the same":       {quote: "10", want: "rate charge", approved: "charge", amount: "20"},
+		"one has changed":       {quote: "12", want: "quote rate charge", approved: "charge", amount: "20"},
+		"both are the same":     {quote: "10", rate: "10", want: "charge", approved: "charge", amount: "20"},
+		"all begins again":      {quote: "12", rate: "10", want: "bonus charge", approved: "ok bonus charge", amount: "24"},
+		"some have begun again": {quote: "12", rate: "10", again: true, want: "bonus charge", approved: "ok bonus charge", amount: "24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := byHand(t, offered, "null")
+			h.reply("quote", "200 10")
+			h.reply("rate", "200 10")
+			h.now = h.now.Add(time.Hour)
+			h.must("ok", saga.Approve{Shown: h.m.Inbox()[0].ShownHash})
+			at := len(h.records)
+			for i, answer := range []string{c.quote, c.rate} {
+				if path := []string{"quote", "rate"}[i]; answer != "" {
+					at = len(h.records) + 1
+					h.reply(path, "200 "+answer)
+				}
+			}
+			if c.again {
+				at = len(h.records)
+			}
+			f := h.fork(machine.ForkOptions{At: int64(at)})
+			got := f.carryOn(map[string]string{"quote": "200 10", "rate": "200 10"})
+			want := goesOn{sent: strings.Fields(c.want), approved: strings.Fields(c.approved)}
+			if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{}), cmpopts.EquateEmpty()); d != "" || f.m.Status() != saga.Succeeded {
+				t.Errorf("%s (-want +got):\n%s%s", f.m.Status(), d, f.out.String())
+			}
+			if !strings.Contains(f.out.String(), `"body":{"amount":`+c.amount+`,"rate":10}`) {
+				t.Errorf("not %s is charged\n%s", c.amount, f.out.String())
+			}
+			f.ownKeys()
+		})
+	}
+}
+
+// An answer that the fork has of its original is read again once it is too old, by one request.
+func TestForkReadsAgain(t *testing.T) {
+	h := byHand(t, offered, "null")
+	h.reply("quote", "200 10")
+	f := h.fork(machine.ForkOptions{})
+	f.reply("rate", "200 10")
+	f.must("ok", saga.Approve{Shown: f.m.Inbox()[0].ShownHash})
+	f.now = f.now.Add(time.Hour)
+	f.must("charge", saga.Approve{Shown: f.m.Inbox()[0].ShownHash})
+	if got := f.m.InFlight(); len(f.open) != 2 || len(got) != 2 {
+		t.Fatalf("in flight: %v\n%s", got, f.out.String())
+	}
+	f.reply("quote", "200 10")
+	f.reply("rate", "200 10")
+	f.reply("charge", "200 {}")
+	if f.m.Status() != saga.Succeeded {
+		t.Errorf("%s\n%s", f.m.Status(), f.out.String())
+	}
+}
+
+// If an approval was being asked again in the original, the fork asks it, too, and then for the
+// request that has waited for it.
+func TestForkWhileAskedAgain(t *testing.T) {
+	const steps = `
+  - {id: ok, approval: {title: "Refund?", covers: [refund]}}
+  - {id: rate, http: "GET http://w/rate"}
+  - {id: refund, http: "POST http://w/refund", body: {team: "${saga.labels?.team ?? 'none'}"}, compensate: none}
+  - {id: tell, http: "POST http://w/tell", body: {}, compensate: none}
+`
+	for name, c := range map[string]struct{ src, prefix string }{
+		"at the top": {"saga: x\nsteps:" + steps, ""},
+		"in a loop":  {"saga: x\nsteps:\n  - id: each\n    foreach: [a]\n    steps:" + strings.ReplaceAll(steps, "\n", "\n    "), "each[0]."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := byHand(t, c.src, "null")
+			h.must("", saga.Patch{Labels: map[string]string{"team": "blue"}})
+			h.must(c.prefix+"ok", saga.Approve{Shown: h.m.Inbox()[0].ShownHash})
+			h.reply(c.prefix+"rate", "200 {}")
+			f := h.fork(machine.ForkOptions{})
+			got := f.carryOn(nil)
+			want := goesOn{approved: []string{c.prefix + "ok", c.prefix + "refund", c.prefix + "tell"}, sent: []string{c.prefix + "refund", c.prefix + "tell"}}
+			if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{})); d != "" || f.m.Status() != saga.Succeeded || len(h.m.Inbox()) != 1 {
+				t.Errorf("%s (-want +got):\n%s%s", f.m.Status(), d, f.out.String())
+			}
+			f.ownKeys()
+		})
+	}
+}
+
+// The start of a fork is refused if no program has written it.
+func TestForkOfNothing(t *testing.T) {
+	h := doubtful(t)
+	for name, c := range map[string]struct {
+		wrong func(*saga.StartedData)
+		want  error
+	}{
+		"no id":            {func(d *saga.StartedData) { d.Fork.Of = "order-1" }, saga.ErrUnreadable},
+		"no records":       {func(d *saga.StartedData) { d.Origin = nil }, machine.ErrImpossible},
+		"its end":          {func(d *saga.StartedData) { d.Origin = h.records }, machine.ErrImpossible},
+		"a record is lost": {func(d *saga.StartedData) { d.Origin = slices.Delete(slices.Clone(d.Origin), 3, 4) }, machine.ErrImpossible},
+	} {
+		data, _, wrong := h.m.BeginFork(machine.ForkOptions{}, h.records, machine.StartOptions{})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		c.wrong(&data)
+		m := machine.New(h.def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000002")))
+		if _, err := m.Append(m.Start(data), h.now, "n"); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// agentSession plays a session whose agent has called two actions with an effect, one of which is
+// being undone, and has done a step itself. All else that it has begun has no outcome yet.
+func agentSession(t *testing.T) *hand {
+	t.Helper()
+	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxParallel: 2},
+		dsl.Options{Kinds: kinds.All(), Actions: actionsOf(sessionActions)})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	h := started(t, def, parentID, machine.StartOptions{})
+	h.must("", saga.Attach{Token: "aa"}, callOf(1, "refund", "A"))
+	h.reply("refund[0]", `200 {"id":1}`)
+	h.must("", callOf(1, "look", "A"))
+	h.reply("look[0]", `200 {"id":2}`)
+	h.must("", saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnSucceeded})
+	h.must("", saga.BeginStep{Life: 1, ID: "file", OwnData: ownSteps["file"]})
+	h.must("", callOf(1, "book", "A"), callOf(1, "refund", "B"), callOf(1, "refund", "C")) // C waits for the others
+	h.must("refund[0]", saga.UndoCall{})
+	h.must("", saga.AskModel{Life: 1, Identity: "q", Input: json.RawMessage(question)})
+	if len(h.open) != 4 {
+		t.Fatalf("%v\n%s", h.open, h.out.String())
+	}
+	return h
+}
+
+func callOf(life int, action, order string) saga.CallAction {
+	return saga.CallAction{Life: life, Action: action, Input: json.RawMessage(`{"order":"` + order + `"}`)}
+}
+
+// A fork of a session has the steps that had an outcome. The agent begins the others again, as new
+// ones. What the session was about to undo is the original's.
+func TestForkOfASession(t *testing.T) {
+	const ended = "refund[0] succeeded, look[0] succeeded, own.note succeeded, book[0] failed forked, refund[1] failed forked, refund[2] failed forked, llm[0] failed forked"
+	h := agentSession(t)
+	for _, effects := range []saga.Effects{saga.HoldEffects, saga.RealEffects} {
+		t.Run(string(effects), func(t *testing.T) {
+			f := h.fork(machine.ForkOptions{Effects: effects})
+			views, err := machine.Steps(f.m, f.records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, v := range views {
+				text := v.Path + " " + string(v.Status)
+				if v.Error != nil {
+					text += " " + v.Error.Code
+				}
+				if got = append(got, text); v.ReusedFrom != h.m.ID().String() {
+					t.Errorf("%s is reused from %q", v.Path, v.ReusedFrom)
+				}
+			}
+			if d := cmp.Diff(strings.Split(ended, ", "), got); d != "" || len(f.open)+len(f.m.InFlight())+len(f.m.Inbox()) > 0 || f.m.Status() != saga.Waiting {
+				t.Errorf("%s, in flight %v (-want +got):\n%s", f.m.Status(), f.m.InFlight(), d)
+			}
+			f.must("", saga.Attach{Token: "aa"})
+			for _, c := range []struct {
+				do   saga.Operation
+				path string
+				want string // the path that answers, "new", or the code of a refusal
+			}{
+				{do: callOf(2, "refund", "A"), want: "refund[0]"},
+				{do: callOf(2, "look", "A"), want: "look[0]"},
+				{do: callOf(2, "book", "A"), want: "new"},
+				{do: callOf(1, "refund", "A"), want: "superseded"},
+				{do: saga.BeginStep{Life: 2, ID: "note", OwnData: ownSteps["note"]}},
+				{do: saga.BeginStep{Life: 2, ID: "file", OwnData: ownSteps["file"]}, want: map[saga.Effects]string{saga.HoldEffects: "fork_holds", saga.RealEffects: "new"}[effects]},
+				{do: saga.UndoCall{}, path: "refund[0]", want: "nothing_to_undo"},
+				{do: saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(question)}, want: "new"},
+			} {
+				path, pending, no := f.m.Ask(uuid.Nil, saga.Command{Do: c.do, Path: c.path})
+				if pending {
+					path = "new"
+				} else if no != nil {
+					path = no.Code
+				}
+				if path != c.want {
+					t.Errorf("%+v %s: %s, want %s", c.do, c.path, path, c.want)
+				}
+			}
+
+			f.must("", callOf(2, "book", "A"), callOf(2, "refund", "B"), callOf(2, "refund", "C"))
+			f.must("", saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(question)})
+			f.reply("llm[1]", "500 {}")
+			undone := strings.Fields("refund[4] refund[3] book[1]")
+			if effects == saga.RealEffects {
+				f.must("", saga.BeginStep{Life: 2, ID: "file", OwnData: ownSteps["file"]}, saga.FinishStep{Life: 2, ID: "file", Attempt: 1, Status: saga.OwnSucceeded})
+				undone = strings.Fields("refund[4] own.file refund[3] book[1]")
+			}
+			for _, e := range f.m.Inbox() {
+				f.must(e.Path, saga.Approve{Shown: e.ShownHash})
+			}
+			for len(f.open) > 0 {
+				f.reply(f.open[0].Path, "200 {}")
+			}
+			f.must("", saga.Cancel{})
+			if did := f.carryOn(nil); !slices.Equal(did.undone, undone) || f.m.Status() != saga.Compensated {
+				t.Errorf("%s, undone %v, want %v\n%s", f.m.Status(), did.undone, undone, f.out.String())
+			}
+			f.ownKeys()
+		})
+	}
+}
+
+// With stubs, a call of a fork gets the outcome that the call of the same identity has had in the
+// original, or the one that is given for its action. Another call is refused.
+func TestForkOfASessionTakesStubs(t *testing.T) {
+	h := agentSession(t)
+	h.reply("llm[0]", "500 {}")
+	h.reply("book[0]", `200 {"id":3}`)
+	h.reply("refund[1]", "400 {}")
+	h.reply("refund[2]", "timeout")
+	for name, c := range map[string]struct {
+		stubs map[string]saga.Stub
+		want  []string
+	}{
+		"recorded": {nil, []string{`succeeded {"id":1}`, `succeeded {"id":3}`, "failed http_400", "no_stub", "no_stub"}},
+		"given":    {map[string]saga.Stub{"refund": {Output: json.RawMessage("7")}}, []string{"succeeded 7", `succeeded {"id":3}`, "succeeded 7", "succeeded 7", "no_stub"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := h.fork(machine.ForkOptions{At: 2, Effects: saga.StubEffects, Stubs: c.stubs})
+			f.must("", saga.Attach{Token: "bb"})
+			var got []string
+			for i, call := range []saga.CallAction{callOf(2, "refund", "A"), callOf(2, "book", "A"), callOf(2, "refund", "B"), callOf(2, "refund", "C"), callOf(2, "drop", "A")} {
+				if call.Action == "drop" {
+					call.Input = json.RawMessage(`{"id":"A"}`)
+				}
+				err := f.do(saga.Command{Do: call})
+				if no, ok := errors.AsType[*machine.Refusal](err); ok {
+					got = append(got, no.Code)
+					continue
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				views, err := machine.Steps(f.m, f.records)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v := views[len(views)-1]
+				if text := string(v.Status) + " "; v.Error != nil {
+					got = append(got, text+v.Error.Code)
+				} else {
+					got = append(got, text+string(v.Output))
+				}
+				if !v.Stubbed {
+					t.Errorf("call %d: %+v", i, v)
+				}
+			}
+			f.must("", callOf(2, "look", "A"), saga.AskModel{Life: 2, Identity: "q", Input: json.RawMessage(question)})
+			if d := cmp.Diff(c.want, got); d != "" || len(f.open) != 2 {
+				t.Errorf("%d requests are sent (-want +got):\n%s", len(f.open), d)
+			}
+		})
+	}
+	_, _, wrong := h.m.BeginFork(machine.ForkOptions{Stubs: map[string]saga.Stub{"mail": {Output: json.RawMessage("1")}, "book": {Output: json.RawMessage("1")}}}, h.records, machine.StartOptions{})
+	want := []saga.Finding{{Pointer: "/stubs/mail", Code: "unknown_action", Detail: `the session has no action "mail"; its actions are "book", "drop", "look", "refund"`}}
+	if d := cmp.Diff(want, wrong); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }
