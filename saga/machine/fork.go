@@ -425,7 +425,7 @@ func (m *Machine) recordedStubs(f ForkOptions, records []journal.Record) map[str
 		if m.session != nil {
 			name = identities[name]
 		}
-		if stub, ends := stubOf(r); ends {
+		if stub, ends := stubOf(n, r); ends {
 			stubs[name] = stub
 		}
 	}
@@ -434,30 +434,44 @@ func (m *Machine) recordedStubs(f ForkOptions, records []journal.Record) map[str
 }
 
 // stubOf returns the outcome that a record gives to a step that sends something, by its response,
-// by a status check or by a person. ends is false if it does not end the step.
-func stubOf(r journal.Record) (stub saga.Stub, ends bool) {
+// by a status check or by a person. ends is false if it does not end the step, or ends it with
+// neither an output nor a failure.
+func stubOf(n *node, r journal.Record) (stub saga.Stub, ends bool) {
 	switch r.Kind {
 	case journal.Outcome:
 		var d saga.OutcomeData
 		switch {
 		case read(r, &d) != nil:
-		case r.Class == journal.Succeeded && d.Next == saga.NextDone:
+		case d.Next == saga.NextDone:
 			return saga.Stub{Output: d.Output}, true
-		case r.Class == journal.Refused && d.Next == saga.NextFail:
+		case d.Next == saga.NextFail:
 			return saga.Stub{Error: d.Error}, true
 		}
 	case journal.Decided:
 		var d saga.DecidedData
-		if read(r, &d) == nil && d.Next == saga.NextDone {
+		switch {
+		case read(r, &d) != nil:
+		case d.Next == saga.NextDone:
 			return saga.Stub{Output: orNull(d.Output)}, true
+		case d.Next == saga.NextFail:
+			return n.failed()
 		}
 	case journal.Operator:
 		var d saga.CommandData
-		if read(r, &d) == nil && d.Rejected == nil && d.Outcome == "succeeded" {
+		switch {
+		case read(r, &d) != nil || d.Rejected != nil:
+		case d.Outcome == "succeeded":
 			return saga.Stub{Output: orNull(d.Output)}, true
+		case d.Outcome == "failed", d.Outcome == "compensated", d.Kind == "reject":
+			return n.failed()
 		}
 	}
 	return stub, false
+}
+
+// failed returns a stub with the failure of a step.
+func (n *node) failed() (stub saga.Stub, ok bool) {
+	return saga.Stub{Error: n.forward.failure}, n.forward.failure != nil
 }
 
 func orNull(output json.RawMessage) json.RawMessage {

@@ -310,6 +310,53 @@ steps:
 	}
 }
 
+// A step of a fork with stubs fails as the original's has failed, whether an answer, a status check
+// or a person has said so.
+func TestForkFailsAsTheOriginal(t *testing.T) {
+	const (
+		asked  = `in_doubt: ask`
+		verify = `in_doubt: {verify: {http: "GET http://w/a", found: result.body.found}, otherwise: ask}`
+	)
+	resolved := func(outcome string) func(*hand) {
+		return func(h *hand) { h.must("a", saga.Resolve{Outcome: outcome}) }
+	}
+	for name, c := range map[string]struct {
+		step   string
+		answer string
+		then   func(*hand)
+		want   string
+	}{
+		"refused":               {answer: "422 {}", want: "http_422"},
+		"after the last retry":  {step: "retry: 1", answer: "429 {}", want: "http_429"},
+		"by a status check":     {step: "retry: 1, " + verify, answer: "timeout", then: func(h *hand) { h.wait(); h.reply("a.verify", `200 {"found":false}`) }, want: "timeout"},
+		"by a person":           {step: asked, answer: "timeout", then: resolved("failed"), want: "operator"},
+		"undone by a person":    {step: asked, answer: "timeout", then: resolved("compensated"), want: "operator"},
+		"turned away, and more": {answer: "401 {}", then: resolved("failed"), want: "operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := c.step
+			if step != "" {
+				step = ", " + step
+			}
+			h := byHand(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, on_error: continue"+step+"}\n  - {id: b, set: \"${steps.a.error.code}\"}\n", "null")
+			h.reply("a", c.answer)
+			if c.then != nil {
+				c.then(h)
+			}
+			f := h.fork(machine.ForkOptions{At: 1, Effects: saga.StubEffects})
+			if want := `"` + c.want + `"`; string(h.m.View().Output) != want || string(f.m.View().Output) != want {
+				t.Errorf("the original's output is %s, and the fork's %s, want %s\n%s", h.m.View().Output, f.m.View().Output, want, h.out.String())
+			}
+		})
+	}
+	held := byHand(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, compensate: none}\n", "null").fork(machine.ForkOptions{At: 1})
+	held.must("a", saga.Reject{})
+	f := held.fork(machine.ForkOptions{At: 1, Effects: saga.StubEffects})
+	if r := f.m.Reason(); f.m.Status() != saga.Compensated || r == nil || r.Code != "rejected" {
+		t.Errorf("a fork of one whose request was rejected is %s, %+v", f.m.Status(), r)
+	}
+}
+
 // A step that a person has skipped has no outcome for a stub, whatever its last answer was.
 func TestForkHasNoStubForASkippedStep(t *testing.T) {
 	h := byHand(t, `
@@ -530,7 +577,7 @@ func TestForkWhileReadingAgain(t *testing.T) {
 func TestForkReadsAgain(t *testing.T) {
 	h := byHand(t, offered, "null")
 	h.reply("quote", "200 10")
-	f := h.fork(machine.ForkOptions{})
+	f := h.fork(machine.ForkOptions{At: 3}) // the record of the answer
 	f.reply("rate", "200 10")
 	f.must("ok", saga.Approve{Shown: f.m.Inbox()[0].ShownHash})
 	f.now = f.now.Add(time.Hour)
@@ -543,6 +590,24 @@ func TestForkReadsAgain(t *testing.T) {
 	f.reply("charge", "200 {}")
 	if f.m.Status() != saga.Succeeded {
 		t.Errorf("%s\n%s", f.m.Status(), f.out.String())
+	}
+}
+
+// A step that was skipped in the original, and that the fork runs because an answer has changed, is
+// the fork's to undo. It is undone after the steps that come after it.
+func TestForkUndoesWhatRunsAgain(t *testing.T) {
+	src := strings.ReplaceAll(offered, "compensate: none", `compensate: {http: "DELETE http://w/a"}`) + "  - {id: ship, http: \"POST http://w/ship\", body: {}, compensate: none}\n"
+	h := byHand(t, src, "null")
+	h.reply("quote", "200 10")
+	h.reply("rate", "200 10")
+	h.now = h.now.Add(time.Hour)
+	h.must("ok", saga.Approve{Shown: h.m.Inbox()[0].ShownHash})
+	skipped := slices.IndexFunc(h.records, func(r journal.Record) bool { return r.Kind == journal.Skipped })
+	f := h.fork(machine.ForkOptions{At: h.records[skipped].Seq, Effects: saga.RealEffects})
+	got := f.carryOn(map[string]string{"quote": "200 12", "rate": "200 10", "ship": "422 {}"})
+	want := goesOn{sent: strings.Fields("quote rate bonus charge ship"), approved: []string{"ok"}, undone: strings.Fields("charge bonus")}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{})); d != "" || f.m.Status() != saga.Compensated {
+		t.Errorf("%s (-want +got):\n%s%s", f.m.Status(), d, f.out.String())
 	}
 }
 
