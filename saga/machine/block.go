@@ -170,12 +170,19 @@ func (m *Machine) enter(g *group) {
 		return
 	}
 	g.cur = m.next(g, step)
-	if g.owner != nil || g.call != nil {
-		if m.due == nil {
-			m.due = make(map[string]*node)
-		}
-		m.due[g.cur.path] = g.cur
+	m.expect(g.cur)
+}
+
+// expect makes locate find a node that has no record yet. At the top level it is found as the
+// current step.
+func (m *Machine) expect(n *node) {
+	if n.in.owner == nil && n.in.call == nil {
+		return
 	}
+	if m.due == nil {
+		m.due = make(map[string]*node)
+	}
+	m.due[n.path] = n
 }
 
 // next returns the node of a step that the group is about to reach.

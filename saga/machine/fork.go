@@ -152,9 +152,7 @@ func (m *Machine) startOver(g *group) {
 	if n := g.waiting; n != nil {
 		m.forget(n)
 		g.waiting = m.next(g, n.step)
-		if m.due[n.path] != nil {
-			m.due[n.path] = g.waiting
-		}
+		m.expect(g.waiting)
 	}
 	switch n := g.cur; {
 	case n == nil:

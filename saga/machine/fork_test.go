@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -231,6 +232,74 @@ func TestForkAnywhere(t *testing.T) {
 					t.Errorf("after record %d, %s: a replay differs (-was +replayed):\n%s", at, effects, d)
 				}
 			}
+		}
+	}
+}
+
+// Wherever a fork of a scenario's saga begins, it can go on. It sends nothing under a key of the
+// original, nothing with an effect that nobody has approved or that has a stub, and undoes only
+// steps of its own.
+func TestForkOfAnyScenario(t *testing.T) {
+	files, err := filepath.Glob("testdata/scenarios/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		p := play(t, readParts(t, file))
+		if p.def.Session != nil {
+			continue // forks of sessions wait for their agents
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			keys := make(map[string]bool)
+			for _, r := range p.records {
+				keys[r.Key] = r.Key != ""
+			}
+			p.t = t
+			original := &hand{player: p}
+			for at := int64(1); at <= machine.LastFork(p.def, p.m.ID(), p.records); at++ {
+				for _, effects := range []saga.Effects{saga.HoldEffects, saga.StubEffects, saga.RealEffects} {
+					data, _, wrong := p.m.BeginFork(machine.ForkOptions{At: at, Effects: effects}, p.records, machine.StartOptions{Vars: map[string]json.RawMessage{"pay": json.RawMessage(`"https://pay.example"`)}})
+					if wrong != nil {
+						t.Fatal(wrong)
+					}
+					original.goOn(data).keepsToItself(effects, keys)
+				}
+			}
+		})
+	}
+}
+
+// keepsToItself carries a fork on, and checks what it sends. keys are those of the original.
+func (h *hand) keepsToItself(effects saga.Effects, keys map[string]bool) {
+	h.t.Helper()
+	approved := make(map[string]bool)
+	for range 200 {
+		inbox := h.m.Inbox()
+		switch {
+		case h.m.Ended():
+			return
+		case len(h.open) > 0:
+			s := h.open[0]
+			path, query := saga.SplitQuery(s.Path)
+			call, _ := h.def.ByID[saga.StepID(path)].Body.(saga.Call)
+			own := slices.ContainsFunc(h.records, func(r journal.Record) bool { return r.Path == path && r.Way == journal.Do })
+			switch {
+			case keys[s.Key]:
+				h.t.Errorf("%s %s has a key of the original\n%s", s.Way, s.Path, h.out.String())
+			case s.Way == journal.Undo && !own:
+				h.t.Errorf("%s is undone, which is not the fork's\n%s", s.Path, h.out.String())
+			case s.Way == journal.Do && !query && !call.ReadOnly() && (effects == saga.StubEffects || effects == saga.HoldEffects && !approved[path]):
+				h.t.Errorf("with %s, %s is sent\n%s", effects, s.Path, h.out.String())
+			}
+			h.reply(s.Path, "200 {}")
+		case len(inbox) > 0 && inbox[0].Kind == saga.InboxApproval:
+			e := inbox[0]
+			approved[e.Path] = true
+			if err := h.do(saga.Command{Do: saga.Approve{Shown: e.ShownHash}, Path: e.Path, Actor: "ann", Trusted: true}); err != nil {
+				return // it has a form
+			}
+		case len(inbox) > 0 || !h.wait():
+			return
 		}
 	}
 }
@@ -612,27 +681,41 @@ func TestForkUndoesWhatRunsAgain(t *testing.T) {
 }
 
 // If an approval was being asked again in the original, the fork asks it, too, and then for the
-// request that has waited for it.
+// request that has waited for it, whether or not that was sent before.
 func TestForkWhileAskedAgain(t *testing.T) {
 	const steps = `
   - {id: ok, approval: {title: "Refund?", covers: [refund]}}
   - {id: rate, http: "GET http://w/rate"}
-  - {id: refund, http: "POST http://w/refund", body: {team: "${saga.labels?.team ?? 'none'}"}, compensate: none}
+  - {id: refund, http: "POST http://w/refund", on_error: hold, body: {team: "${saga.labels?.team ?? 'none'}"}, compensate: none}
   - {id: tell, http: "POST http://w/tell", body: {}, compensate: none}
 `
-	for name, c := range map[string]struct{ src, prefix string }{
-		"at the top": {"saga: x\nsteps:" + steps, ""},
-		"in a loop":  {"saga: x\nsteps:\n  - id: each\n    foreach: [a]\n    steps:" + strings.ReplaceAll(steps, "\n", "\n    "), "each[0]."},
+	for name, c := range map[string]struct {
+		src, prefix string
+		sent        bool // before, under another key
+	}{
+		"at the top":       {"saga: x\nsteps:" + steps, "", false},
+		"at the top, sent": {"saga: x\nsteps:" + steps, "", true},
+		"in a loop":        {"saga: x\nsteps:\n  - id: each\n    foreach: [a]\n    steps:" + strings.ReplaceAll(steps, "\n", "\n    "), "each[0].", false},
+		"in a loop, sent":  {"saga: x\nsteps:\n  - id: each\n    foreach: [a]\n    steps:" + strings.ReplaceAll(steps, "\n", "\n    "), "each[0].", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := byHand(t, c.src, "null")
-			h.must("", saga.Patch{Labels: map[string]string{"team": "blue"}})
+			if !c.sent {
+				h.must("", saga.Patch{Labels: map[string]string{"team": "blue"}})
+			}
 			h.must(c.prefix+"ok", saga.Approve{Shown: h.m.Inbox()[0].ShownHash})
 			h.reply(c.prefix+"rate", "200 {}")
+			if c.sent {
+				h.reply(c.prefix+"refund", "402 {}")
+				h.must(c.prefix+"refund", saga.Retry{NewKey: true})
+			}
+			if len(h.open) > 0 || len(h.m.Inbox()) != 1 {
+				t.Fatalf("the approval is not asked again\n%s", h.out.String())
+			}
 			f := h.fork(machine.ForkOptions{})
 			got := f.carryOn(nil)
 			want := goesOn{approved: []string{c.prefix + "ok", c.prefix + "refund", c.prefix + "tell"}, sent: []string{c.prefix + "refund", c.prefix + "tell"}}
-			if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{})); d != "" || f.m.Status() != saga.Succeeded || len(h.m.Inbox()) != 1 {
+			if d := cmp.Diff(want, got, cmp.AllowUnexported(goesOn{})); d != "" || f.m.Status() != saga.Succeeded {
 				t.Errorf("%s (-want +got):\n%s%s", f.m.Status(), d, f.out.String())
 			}
 			f.ownKeys()
