@@ -166,13 +166,8 @@ func (m *Machine) startOver(g *group) {
 	}
 }
 
-// forget removes a step that had no outcome.
-func (m *Machine) forget(n *node) {
-	delete(m.steps, n.path)
-	for g := n.in; g.owner != nil; g = g.owner.in {
-		g.nodes = slices.DeleteFunc(g.nodes, func(o *node) bool { return o == n })
-	}
-}
+// forget removes a step that had no outcome. Its iteration still lists it among the steps to free.
+func (m *Machine) forget(n *node) { delete(m.steps, n.path) }
 
 // callsOver ends the steps of a session that had no outcome: no step of the fork has this identity
 // then, so if the agent asks for it again, it is a new step. The fork waits for a process.
@@ -403,11 +398,11 @@ func (m *Machine) wrongFork(f *ForkOptions, records []journal.Record) (was *Mach
 // the record where the fork begins, if they would send something.
 func (m *Machine) recordedStubs(f ForkOptions, records []journal.Record) map[string]saga.Stub {
 	stubs := make(map[string]saga.Stub)
-	identities := make(map[string]string) // of a session's calls, by path
+	identities := make(map[string]string) // of a session's steps, by path
 	for _, r := range records {
 		if r.Kind == journal.Called {
 			var d saga.CalledData
-			if read(r, &d) == nil && d.What == saga.ActionCall {
+			if read(r, &d) == nil {
 				identities[r.Path] = d.Identity
 			}
 			continue
