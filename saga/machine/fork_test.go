@@ -119,6 +119,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
+// only returns the items of a list that another one has.
 func only(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !slices.Contains(other, s) })
 }
@@ -151,10 +152,7 @@ func doubtful(t *testing.T) *hand {
 func hadOutcome(t *testing.T, records []journal.Record) (paths []string) {
 	t.Helper()
 	for _, r := range records {
-		var d struct {
-			Next    saga.Next
-			Outcome string
-		}
+		var d struct{ Outcome string }
 		if r.Data != nil {
 			if err := json.Unmarshal(r.Data, &d); err != nil {
 				t.Fatal(err)
@@ -335,7 +333,7 @@ steps:
 	h.reply("each[0].pack", `200 "a"`)
 	h.reply("each[1].pack", `200 "b"`)
 	c := saga.Command{Path: "mail", Do: saga.Resolve{Outcome: "succeeded"}}
-	h.write(h.m.Reject(parentUUID(t), c, &machine.Refusal{Failure: saga.Failure{Code: "no", Title: "No."}}))
+	h.write(h.m.Reject(h.m.ID(), c, &machine.Refusal{Failure: saga.Failure{Code: "no", Title: "No."}}))
 	h.reply("mail", "timeout")
 	h.reply("ship", "422 {}")
 	h.reply("charge", `200 "undone"`)
@@ -471,11 +469,6 @@ func TestForkInput(t *testing.T) {
 			t.Errorf("%s %s: %v, %s, unique %q, %s", c.effects, c.input, wrong, data.Input, unique, data.Fork.Effects)
 		}
 	}
-}
-
-func parentUUID(t *testing.T) uuid.UUID {
-	t.Helper()
-	return uuid.Must(uuid.FromString(parentID))
 }
 
 // The stub of a step that had ended replaces its output. Other steps are not stubbed.
