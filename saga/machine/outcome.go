@@ -68,6 +68,7 @@ type outcomeBuilder struct {
 	v      saga.Verdict
 }
 
+// env returns the values that the step's expressions read once there is an answer with a status.
 func (t *outcomeBuilder) env() *env {
 	e := t.m.env(t.n)
 	if t.s == &t.n.compensation {
@@ -77,9 +78,7 @@ func (t *outcomeBuilder) env() *env {
 		e.key = t.n.forward.key
 	}
 	e.actionInput, _ = t.m.actionInput(t.n, t.s, t.step, e) // the request was rendered with it, so it cannot fail
-	if t.a.Status > 0 {
-		e.answer, e.call = &t.a, t.step.Body
-	}
+	e.answer, e.call = &t.a, t.step.Body
 	return e
 }
 
@@ -98,7 +97,7 @@ func (t *outcomeBuilder) judge() journal.Class {
 	} else if t.a.Status > 0 {
 		t.d.Result = t.result()
 	}
-	if v.Class == journal.Refused && len(t.step.Retry.On) > 0 && t.step.Retry.Retries(t.names(), false) {
+	if v.Class == journal.Refused && t.step.Retry.Retries(t.names(), false) {
 		v.Class = journal.Transient // the author's `on` declares this failure retryable
 	}
 	t.v.Class = v.Class

@@ -153,3 +153,57 @@ func TestKeptAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A child saga that does not exist is undone if it is unknown whether it was started: it was not. If
+// the step has succeeded, or was to start it, that is a failure.
+func TestUndoOfAChildThatDoesNotExist(t *testing.T) {
+	missing := saga.Answer{Code: saga.NoSaga, Detail: "there is no saga", Final: true}
+	for name, c := range map[string]struct {
+		do   saga.Answer
+		want journal.Class // of the undo
+	}{
+		"in doubt":  {saga.Answer{Sent: true, Code: "timeout"}, journal.Succeeded},
+		"succeeded": {saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("1")}, journal.Refused},
+	} {
+		p := begun(t, "saga: x\nsteps:\n  - {id: kid, run: child, retry: none, on_error: continue}\n  - {id: no, fail: at the end}\n")
+		d, _ := dispatched(p)
+		p.write(d.Intent)
+		for _, way := range []journal.Way{journal.Do, journal.Undo} {
+			o, err := p.m.RecordOutcome("kid", way, 1, missing, p.now, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[journal.Way]journal.Class{journal.Do: journal.Refused, journal.Undo: c.want}[way]; o.Class != want {
+				t.Errorf("%s: %s of a child that does not exist: %s, want %s", name, way, o.Class, want)
+			}
+			if started := o.Data.(saga.OutcomeData).NeverStarted; (started == d.Send.Request.Child.Saga) != (o.Class == journal.Succeeded) {
+				t.Errorf("%s: %s: %q was never started", name, way, started)
+			}
+			if way == journal.Undo {
+				break
+			}
+			if o, err = p.m.RecordOutcome("kid", way, 1, c.do, p.now, 0); err != nil {
+				t.Fatal(err)
+			}
+			p.write(o)
+			u, ok := dispatched(p)
+			for ; !ok; u, ok = dispatched(p) {
+				p.step()
+			}
+			p.write(u.Intent)
+		}
+	}
+}
+
+// `on` names a failure by the code of the answer, whatever its status.
+func TestRetryOnACode(t *testing.T) {
+	p := begun(t, "saga: x\nsteps:\n  - {id: look, http: \"GET https://pay.example/x\", retry: {on: [body_cut]}}\n")
+	d, _ := dispatched(p)
+	p.write(d.Intent)
+	for code, want := range map[string]saga.Next{"body_cut": saga.NextRetry, "body_invalid": saga.NextFail} {
+		o, err := p.m.RecordOutcome("look", journal.Do, 1, saga.Answer{Sent: true, Status: 503, Code: code}, p.now, 0)
+		if err != nil || o.Data.(saga.OutcomeData).Next != want {
+			t.Errorf("%s: %+v, %v, want %s", code, o, err, want)
+		}
+	}
+}

@@ -184,11 +184,7 @@ func (m *Machine) Finish(c saga.FinishStep) (Draft, *Refusal) {
 	n := m.own(c.ID)
 	switch {
 	case m.session == nil || c.Life == 0 || c.Life != m.session.life:
-		err := m.lives(c.Life)
-		if err == nil {
-			err = refusal("superseded", "this life has ended", "attach to the session again")
-		}
-		return Draft{}, err
+		return Draft{}, m.lives(c.Life)
 	case n == nil:
 		return Draft{}, refusal("step_not_found", "the session has no own step "+strconv.Quote(c.ID), "begin it first")
 	}

@@ -197,8 +197,8 @@ steps:
 		{"an input that is required and left out", `saga: p
 input: {order: string, lines: [{sku: string, n: integer = 1}], at: {city: string, zip: string}}
 steps:
-  - {id: ask, http: "GET https://a.example/orders/${input.order}?sku=${input.lines[0].sku}&n=${input.lines[0].n}&zip=${input.at.zip}"}
-`, `{"lines": [{}], "at": {"city": "Oslo"}}`, []string{"ask http GET https://a.example/orders/‹input.order›?sku=‹input.lines[0].sku›&n=1&zip=‹input.at.zip› "}},
+  - {id: ask, http: "GET https://a.example/orders/${input.order}?sku=${input.lines[0].sku}&n=${input.lines[0].n}&zip=${input.at.zip}&then=${input.lines[1].sku}"}
+`, `{"lines": [{"sku": "a"}, {}], "at": {"city": "Oslo"}}`, []string{"ask http GET https://a.example/orders/‹input.order›?sku=a&n=1&zip=‹input.at.zip›&then=‹input.lines[1].sku› "}},
 		{"no input at all", "saga: p\nsteps:\n  - {id: ask, http: \"GET ${vars.pay}/x/${input.id}\"}\n", ``, []string{"ask http GET ‹vars.pay›/x/‹input.id› "}},
 		{"computed values", first + `  - {id: sum, set: {n: "${steps.look.output.n * 2}", known: 1}}
   - {id: send, http: PUT https://a.example/x, compensate: none, body: {n: "${steps.sum.output.n}", k: "${steps.sum.output.known}", t: "at ${steps.look.output.city}"}}
