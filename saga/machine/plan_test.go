@@ -233,6 +233,16 @@ steps:
   - {id: rest, sleep: "${steps.poll.output[0].wait}"}
   - {id: end, set: 1}
 `, `null`, []string{"look http GET https://a.example/look ", "poll repeat (until steps.ask.output.done, at most 5 times)", "poll[0].ask http GET https://a.example/0 ", "rest sleep (it is known only when the saga runs)", "end set = 1"}},
+		{"a loop that comes first, and one whose length is known", `saga: p
+steps:
+  - id: poll
+    repeat: {until: steps.ask.output.done, max: 5}
+    steps: [{id: ask, http: "GET https://a.example/${index}"}]
+  - id: each
+    foreach: [1, 2]
+    steps: [{id: twice, set: "${item * 2}"}]
+  - {id: sum, set: "${steps.each.output}"}
+`, `null`, []string{"poll repeat (until steps.ask.output.done, at most 5 times)", "poll[0].ask http GET https://a.example/0 ", "each foreach", "each[0].twice set = 2", "each[1].twice set = 4", "sum set = [2,4]"}},
 		{"an approval, random numbers and a child", `saga: p
 steps:
   - {id: ok, approval: {title: Go?}}
