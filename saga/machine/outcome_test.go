@@ -207,3 +207,49 @@ func TestRetryOnACode(t *testing.T) {
 		}
 	}
 }
+
+// An answer is read, which may take long, if its step has a schema or its kind reads answers, and
+// only if it is complete and has an expected status.
+func TestRead(t *testing.T) {
+	const plain, checked, tool = `http: GET https://a.example/`, `http: GET https://a.example/, expect: {schema: {n: integer}}`, `mcp: {server: shop, tool: look}`
+	for _, c := range []struct {
+		step string
+		a    saga.Answer
+		want bool
+	}{
+		{plain, saga.Answer{Sent: true, Status: 200}, false},
+		{checked, saga.Answer{Sent: true, Status: 200}, true},
+		{checked, saga.Answer{Sent: true, Status: 404}, false},
+		{checked, saga.Answer{Sent: true, Status: 200, Code: "body_cut"}, false},
+		{checked, saga.Answer{Sent: true, Code: "timeout"}, false},
+		{tool, saga.Answer{Sent: true, Status: 200}, true},
+		{tool, saga.Answer{Sent: true, Status: 500}, false},
+	} {
+		d, ok := dispatched(begun(t, "saga: x\nsteps:\n  - {id: a, compensate: none, "+c.step+"}\n"))
+		if !ok {
+			t.Fatal("nothing is sent")
+		}
+		if got := d.Send.Read(c.a).Reading != nil; got != c.want {
+			t.Errorf("%s: %+v is read: %v", c.step, c.a, got)
+		}
+	}
+	if a := (machine.Send{}).Read(saga.Answer{Sent: true, Status: 200}); a.Reading != nil {
+		t.Errorf("the answer of no step is read: %+v", a.Reading)
+	}
+}
+
+// A key of the author's own is sent if it can be in a header, in a URL and in every store.
+func TestKeysOfAuthors(t *testing.T) {
+	for key, good := range map[string]bool{
+		"!": true, "~": true, "order-7": true, strings.Repeat("k", 255): true,
+		"": false, " ": false, "a b": false, "a\u007fb": false, "a\nb": false, "é": false, "a${b": false, strings.Repeat("k", 256): false,
+	} {
+		p := play(t, map[string]string{
+			"definition": "saga: x\nsteps:\n  - {id: do, http: PUT https://a.example/1, compensate: none, idempotency: {key: \"${input}\"}}\n",
+			"input":      mustJSON(t, key),
+		})
+		if r := p.records[1]; good && (r.Kind != journal.Intent || r.Key != key) || !good && (r.Kind != journal.Outcome || !strings.Contains(string(r.Data), `"bad_key"`)) {
+			t.Errorf("%q: %s %q %s", key, r.Kind, r.Key, r.Data)
+		}
+	}
+}

@@ -160,6 +160,9 @@ steps:
 		"it was undone":         {charged, "c do: 422 {}\n", 3},
 		"it stays":              {charged, "c do: 422 {}\ncharge undo: 422 {}\norder: {\"command\":\"resolve\",\"path\":\"charge\",\"outcome\":\"skip\",\"reason\":\"it may stay\"}\n", 2},
 		"the last one stays":    {charged, "d do: 422 {}\n", 4},
+		"all have happened":     {charged, "d do: order {\"command\":\"cancel\"} then 200 {}\n", 0},
+		"nothing is taken over": {"saga: one\nsteps:\n  - {id: a, http: POST https://pay.example/a, body: {}, compensate: {http: DELETE https://pay.example/a}}\n  - {id: b, fail: no}\n", "", 0},
+		"a child stays":         {"saga: one\nsteps:\n  - {id: a, set: 1}\n  - {id: kid, run: child, compensate: none}\n  - {id: b, fail: no}\n", "", 0},
 	} {
 		m := play(t, map[string]string{"definition": c.definition, "input": "null", "script": c.script}).m
 		var want []string

@@ -20,6 +20,8 @@ func TestSearchTextOfDocuments(t *testing.T) {
 		{``, nil},
 		{`"alone"`, []string{"alone"}},
 		{`-1.50e3`, []string{"-1.50e3"}},
+		{` [0.5, 90, 9]`, []string{"0.5", "90", "9"}},
+		{` 7`, []string{"7"}},
 		{`{"order": "A-17", "amount": 12.50, "paid": true, "to": {"city" : "Oslo"}, "none": null}`, []string{"A-17", "12.50", "Oslo"}},
 		{`["a\"b", "c\\", "d\u00e9\n", "", {"k:":"v:"}]`, []string{`a"b`, `c\`, "dé\n", "v:"}},
 		{`{"key\":": "\ud83d\ude00"}`, []string{"😀"}},
@@ -27,6 +29,7 @@ func TestSearchTextOfDocuments(t *testing.T) {
 		{`"` + strings.Repeat("é", 400) + `"`, []string{strings.Repeat("é", 256)}},
 		// The text reaches as far as 512 bytes of its quoted form.
 		{`"` + strings.Repeat(`\u00e9`, 400) + `"`, []string{strings.Repeat("é", 86)}},
+		{`"` + strings.Repeat(`\t`, 400) + `"`, []string{strings.Repeat("\t", 256)}},
 		{`{"cut":"a\`, []string{"a"}},
 		{`"a\u00`, []string{}},
 	} {
