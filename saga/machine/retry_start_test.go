@@ -181,3 +181,20 @@ steps:
 		}
 	}
 }
+
+// An approval that nobody decided before the saga was cancelled has no outcome to take over.
+func TestRetryAfterAnUndecidedApproval(t *testing.T) {
+	m := play(t, map[string]string{
+		"definition": `saga: order
+steps:
+  - {id: a, set: 1}
+  - {id: ok, approval: {title: Go?}}
+  - {id: pay, http: POST https://pay.example/pays, body: {}, compensate: none}
+`, "input": "null", "script": "order: {\"command\":\"cancel\"}\n"}).m
+	if r := m.PlanRetry("pay").Refused; len(r) != 1 || r[0].Path != "ok" || r[0].Code != machine.CodeNoOutcome {
+		t.Errorf("%+v", r)
+	}
+	if got := m.RetrySteps(10); !slices.Equal(got, []string{"ok"}) {
+		t.Errorf("it can go on from %q, want ok", got)
+	}
+}
