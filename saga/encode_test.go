@@ -84,3 +84,73 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 		}
 	}
 }
+
+// Data that is said to be the same when it is read again is the same, and most data is.
+func TestRoundTrips(t *testing.T) {
+	doc, loose := json.RawMessage(`{"a":1}`), json.RawMessage(`{"a": 1}`)
+	exact, fine := &Time{time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)}, &Time{time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)}
+	local := &Time{exact.In(time.FixedZone("", 3600))}
+	none := []compensation.Residue{}
+	request := &Request{Method: "POST", URL: "https://pay.example", Body: doc}
+	vars := func(list ...json.RawMessage) map[string]json.RawMessage {
+		m := make(map[string]json.RawMessage)
+		for i, v := range list {
+			m[string(rune('a'+i))] = v
+		}
+		return m
+	}
+	for _, tt := range []struct {
+		name string
+		data any
+		want bool
+	}{
+		{"a start", StartedData{Input: doc}, true},
+		{"a start with all", StartedData{Input: doc, Labels: map[string]string{"a": "b"}, Vars: vars(doc, doc), Latest: exact}, true},
+		{"a start without an input", StartedData{}, false},
+		{"a start without an input, with labels", StartedData{Labels: map[string]string{"a": "b"}}, false},
+		{"a start with a loose input", StartedData{Input: loose}, false},
+		{"a start with an origin", StartedData{Input: doc, Origin: []journal.Record{{}}}, false},
+		{"a start with empty labels", StartedData{Input: doc, Labels: map[string]string{}}, false},
+		{"a start at a finer time", StartedData{Input: doc, Latest: fine}, false},
+		{"a start at a local time", StartedData{Input: doc, Latest: local}, false},
+		{"a variable without a value", StartedData{Input: doc, Vars: vars(nil)}, false},
+		{"a loose variable", StartedData{Input: doc, Vars: vars(loose)}, false},
+		{"a loose variable and another one", StartedData{Input: loose, Vars: vars(doc)}, false},
+		{"an intent", IntentData{Request: request, RequestHash: "h", Latest: exact}, true},
+		{"an intent without a request", IntentData{}, true},
+		{"an intent to wait", IntentData{Request: request, WakeAt: exact}, false},
+		{"an intent to ask", IntentData{Request: request, Awaited: &Awaited{}}, false},
+		{"an intent of an own step", IntentData{Request: &Request{Own: &OwnRequest{ID: "x", Input: loose}}}, false},
+		{"an intent at a finer time", IntentData{Request: request, Latest: fine}, false},
+		{"an intent at a local time", IntentData{Latest: local}, false},
+		{"an outcome", OutcomeData{Output: doc, Result: doc, RetryState: doc, Event: doc}, true},
+		{"an outcome that is retried", OutcomeData{Output: doc, RetryAt: local}, false},
+		{"an outcome with a time", OutcomeData{Output: doc, Latest: local}, false},
+		{"an outcome with an undo", OutcomeData{Output: doc, Compensate: &OwnUndo{With: loose}}, false},
+		{"a loose result", OutcomeData{Result: loose, Output: doc}, false},
+		{"a loose output", OutcomeData{Output: loose, RetryState: doc}, false},
+		{"a loose state", OutcomeData{RetryState: loose, Event: doc}, false},
+		{"a loose event", OutcomeData{Event: loose}, false},
+		{"an undo", CompensatingData{Reason: Reason{Code: "c"}, Plan: []string{"a"}}, true},
+		{"an undo with nothing residual", CompensatingData{Plan: []string{"a"}, Residual: none}, false},
+		{"an end", FinishedData{Status: Succeeded, Output: doc}, true},
+		{"an end with nothing residual", FinishedData{Output: doc, Residual: none}, false},
+		{"an end without doubts", FinishedData{Output: doc, Doubts: none}, false},
+		{"an end with a loose output", FinishedData{Output: loose}, false},
+		{"a broken text", FinishedData{Status: "\xff"}, false},
+		{"a replaced character", FinishedData{Status: "\uFFFD"}, true},
+		{"other data", CommandData{}, false},
+	} {
+		encoded := Encode(tt.data)
+		if got := RoundTrips(tt.data, encoded); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		again := reflect.New(reflect.TypeOf(tt.data))
+		if err := json.Unmarshal(encoded, again.Interface()); err != nil {
+			t.Fatal(err)
+		}
+		if same := reflect.DeepEqual(again.Elem().Interface(), tt.data); tt.want && !same {
+			t.Errorf("%s is read as %+v, and was %+v", tt.name, again.Elem(), tt.data)
+		}
+	}
+}
