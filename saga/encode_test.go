@@ -28,7 +28,7 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	texts := []string{"", "a", "POST", "https://pay.example/x?a=1&b=<c>", `"quoted" \ `, "\x00\n\t\x1f\x7f", "é€😀", "\u2028\u2029", "\xff broken \xc3", "\uFFFD", "${secrets.KEY}"}
+	texts := []string{"", "a", `"`, `\`, "~", "\x7f", "POST", "https://pay.example/x?a=1&b=<c>", `"quoted" \ `, "\x00\n\t\x1f\x7f", "é€😀", "\u2028\u2029", "\xff broken \xc3", "\uFFFD", "${secrets.KEY}"}
 	docs := []json.RawMessage{nil, {}, json.RawMessage("null"), json.RawMessage(` { "a" : [ 1.00 , 1e400 ], "b":"<&>\u2028 \ufffd` + "\u2028\xff" + `" } `), json.RawMessage(`""`), json.RawMessage("19.10")}
 	text := func() string { return texts[r.IntN(len(texts))] }
 	doc := func() json.RawMessage { return docs[r.IntN(len(docs))] }
