@@ -20,7 +20,7 @@ import (
 
 // agentActions are the actions of the sessions that are answered by hand.
 const agentActions = `action: pay
-agents: {approve_when: input.amount > 50 || session.calls > 7}
+agents: {approve_when: input.amount > 50 || session.calls > 11}
 input: {amount: number}
 http: POST https://pay.example/payments
 body: {amount: "${input.amount}"}
@@ -143,13 +143,16 @@ func TestSessionLeases(t *testing.T) {
 	check("its lease has ended", false, 1, 1)
 	h.commands(saga.Attach{Token: "one"})
 	check("the same process again", true, 2, 1)
+	h.leave()
+	h.commands(saga.Attach{Token: "one"})
+	check("the same process once more", true, 3, 2)
 	h.commands(saga.Attach{Token: "two", Previous: "one"}, saga.Attach{Token: "three", Previous: "two"})
-	check("two processes later", true, 4, 3)
+	check("two processes later", true, 5, 4)
 	if _, ok := h.m.EndLife(3, string(journal.TaskExpired), h.now); ok {
 		t.Error("the end of an earlier lease ends the last life")
 	}
 	h.commands(saga.Cancel{})
-	check("aborted", false, 4, 4)
+	check("aborted", false, 5, 5)
 
 	plain := byHand(t, "saga: x\nsteps: [{id: go, signal: go}]\n", "null").m
 	waiting := machine.New(h.def, h.m.ID())
@@ -171,13 +174,14 @@ func TestSessionLostAndFound(t *testing.T) {
 	for name, back := range map[string]saga.Operation{"attach": saga.Attach{Token: "two", Previous: "one"}, "resume": saga.Resume{}} {
 		t.Run(name, func(t *testing.T) {
 			h := agentHand(t, saga.SessionData{OnLost: &saga.OnLost{Wait: "1m"}})
-			revision := h.m.InboxRevision()
+			revisions := map[int]bool{h.m.InboxRevision(): true}
 			check := func(when string, status saga.Status, entries int, changed bool) {
 				t.Helper()
-				if got := h.m.Status(); got != status || len(h.m.Inbox()) != entries || (h.m.InboxRevision() != revision) != changed {
-					t.Errorf("%s: %s, want %s; %d entries, want %d; the inbox has changed: %v", when, got, status, len(h.m.Inbox()), entries, h.m.InboxRevision() != revision)
+				isNew := !revisions[h.m.InboxRevision()]
+				if got := h.m.Status(); got != status || len(h.m.Inbox()) != entries || isNew != changed {
+					t.Errorf("%s: %s, want %s; %d entries, want %d; the inbox has changed: %v", when, got, status, len(h.m.Inbox()), entries, isNew)
 				}
-				revision = h.m.InboxRevision()
+				revisions[h.m.InboxRevision()] = true
 			}
 			check("attached", saga.Running, 0, false)
 			h.leave()
@@ -201,6 +205,26 @@ func TestSessionLostAndFound(t *testing.T) {
 	}
 }
 
+// A session may be aborted if no process comes back in time, and for no other reason that has to do
+// with time.
+func TestSessionLostAborts(t *testing.T) {
+	h := agentHand(t, saga.SessionData{OnLost: &saga.OnLost{Wait: "1m", Then: saga.AbortSession}})
+	h.commands(payment(1, "1"), payment(1, "2"))
+	h.reply("pay[0]", `200 {"id":1}`)
+	h.reply("pay[1]", "503 {}")
+	h.wait()
+	if h.flying() != "pay[1]" || h.m.Closed() {
+		t.Fatalf("in flight: %s, %s\n%s", h.flying(), h.m.Status(), h.out.String())
+	}
+	h.reply("pay[1]", "400 {}")
+	h.leave()
+	h.wait()
+	h.reply("pay[0]", "200 {}")
+	if v := h.m.View(); v.Status != saga.Failed || v.Reason.Code != "lost" || len(v.Residual) != 1 {
+		t.Errorf("%s, %+v\n%s", v.Status, v.Reason, h.out.String())
+	}
+}
+
 // A session makes as many calls and requests to models as it may, and the next one is refused.
 func TestSessionCounts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxCalls: 2, MaxAsks: 2})
@@ -212,14 +236,14 @@ func TestSessionCounts(t *testing.T) {
 	}
 	// The policies of actions read how many there are.
 	h = agentHand(t, saga.SessionData{})
-	for n := range 8 {
+	for n := range 12 {
 		h.commands(payment(1, strconv.Itoa(n)))
 	}
 	if len(h.m.Inbox()) > 0 {
 		t.Error("a person is asked too early")
 	}
-	h.commands(payment(1, "8"))
-	if list := h.m.Inbox(); len(list) != 1 || list[0].Path != "pay[8]" {
+	h.commands(payment(1, "12"))
+	if list := h.m.Inbox(); len(list) != 1 || list[0].Path != "pay[12]" {
 		t.Errorf("a person is asked for %+v\n%s", list, h.out.String())
 	}
 }
@@ -330,28 +354,29 @@ func TestImpossibleSessionRecords(t *testing.T) {
 		r      record
 		want   string // in the error; "": it is applied
 	}{
-		"a life that is over":             {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "one"}}, "life 3"},
-		"the life after the next":         {nil, record{journal.Attached, "", saga.AttachedData{Life: 4, Token: "three"}}, "life 4"},
-		"the same life":                   {nil, record{journal.Attached, "", saga.AttachedData{Life: 2, Token: "three"}}, "life 2"},
-		"the next life":                   {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, ""},
-		"a life after the abort":          {[]record{aborted}, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, "being undone"},
-		"a call of an earlier life":       {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 1, Identity: "x"})}, "life 1 of the session has ended"},
-		"no such action":                  {nil, record{journal.Called, "none[0]", elsewhere}, "call 0 of none"},
-		"another path":                    {nil, record{journal.Called, "pay[4]", call(saga.CalledData{Life: 2, Identity: "x"})}, "call 0 of pay"},
-		"another number":                  {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", N: 1})}, "call 1 of pay"},
-		"after a success":                 {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[0]"), N: 1})}, "call pay[0] may have had the effect"},
-		"after a refusal":                 {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[1]"), N: 1})}, ""},
-		"repeats a call, and none is off": {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, "cannot repeat"},
-		"repeats a call":                  {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, ""},
-		"repeats a call of its own life":  {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[2]"})}, "cannot repeat"},
-		"repeats no call":                 {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[9]"})}, "cannot repeat"},
-		"repeats what is no call":         {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "llm[0]"})}, "cannot repeat"},
-		"another path of a request":       {nil, record{journal.Called, "llm[2]", ask(saga.CalledData{Life: 2, Identity: "r"})}, "request 0 to a model"},
-		"another number of a request":     {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q"})}, "request 0 to a model"},
-		"the next request":                {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q", N: 1})}, ""},
-		"the undo of nothing":             {nil, record{journal.Operator, "pay[1]", saga.CommandData{Kind: "undo"}}, "has not succeeded"},
-		"a commit during a call":          {nil, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
-		"a commit after an abort":         {[]record{aborted}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a life that is over":                {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "one"}}, "life 3"},
+		"the life after the next":            {nil, record{journal.Attached, "", saga.AttachedData{Life: 4, Token: "three"}}, "life 4"},
+		"the same life":                      {nil, record{journal.Attached, "", saga.AttachedData{Life: 2, Token: "three"}}, "life 2"},
+		"the next life":                      {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, ""},
+		"a life after the abort":             {[]record{aborted}, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, "being undone"},
+		"a call of an earlier life":          {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 1, Identity: "x"})}, "life 1 of the session has ended"},
+		"no such action":                     {nil, record{journal.Called, "none[0]", elsewhere}, "call 0 of none"},
+		"another path":                       {nil, record{journal.Called, "pay[4]", call(saga.CalledData{Life: 2, Identity: "x"})}, "call 0 of pay"},
+		"another number":                     {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", N: 1})}, "call 1 of pay"},
+		"after a success":                    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[0]"), N: 1})}, "call pay[0] may have had the effect"},
+		"after a refusal":                    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[1]"), N: 1})}, ""},
+		"repeats a call, and none is off":    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, "cannot repeat"},
+		"repeats a call":                     {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, ""},
+		"repeats a call of its own life":     {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[2]"})}, "cannot repeat"},
+		"repeats no call":                    {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[9]"})}, "cannot repeat"},
+		"repeats what is no call":            {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "llm[0]"})}, "cannot repeat"},
+		"another path of a request":          {nil, record{journal.Called, "llm[2]", ask(saga.CalledData{Life: 2, Identity: "r"})}, "request 0 to a model"},
+		"another number of a request":        {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q"})}, "request 0 to a model"},
+		"the next request":                   {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q", N: 1})}, ""},
+		"the undo of nothing":                {nil, record{journal.Operator, "pay[1]", saga.CommandData{Kind: "undo"}}, "has not succeeded"},
+		"a commit during a call":             {nil, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a commit during a call and an undo": {[]record{{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x"})}, {journal.Operator, "pay[0]", saga.CommandData{Kind: "undo"}}}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a commit after an abort":            {[]record{aborted}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := machine.Replay(h.def, h.m.ID(), h.records)
