@@ -36,7 +36,7 @@ in_doubt: ask
 compensate: {http: DELETE https://mail.example/mails/1, on: [in_doubt]}
 ---
 action: look
-agents: auto
+agents: {limits: [{calls: 2}]}
 http: GET https://pay.example/payments
 `
 
@@ -225,6 +225,43 @@ func TestSessionLostAborts(t *testing.T) {
 	}
 }
 
+// A person who approves a call sees the last request to a model that was answered.
+func TestSessionApprovalShowsRequest(t *testing.T) {
+	h := agentHand(t, saga.SessionData{})
+	h.commands(asking(1, "q"), asking(1, "r"), asking(1, "s"))
+	for _, path := range []string{"llm[0]", "llm[1]"} {
+		h.ends(path, "", saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"whole":true}`), Content: []byte("yes")})
+	}
+	h.commands(payment(1, "60"))
+	if shown := string(h.m.Inbox()[0].Shown); !strings.Contains(shown, `"last_ask":{"step":"llm[1]"`) {
+		t.Error(shown)
+	}
+}
+
+// A session whose budget a person may raise lets a request to a model wait for that only if it stores
+// what is sent. It is sent later without its client then.
+func TestRequestsOverTheBudget(t *testing.T) {
+	for _, c := range []struct {
+		exceed saga.OnExceed
+		keep   saga.KeepContents
+		want   string
+	}{{saga.ExceedAsk, saga.KeepFull, ""}, {saga.ExceedAsk, saga.KeepAnswers, "budget_exhausted"}, {saga.ExceedFail, saga.KeepFull, "budget_exhausted"}} {
+		d := &saga.SessionData{Name: "clerk", OnExceed: c.exceed, Keep: c.keep, Actions: []string{"pay@1"}}
+		def, errs := dsl.Session(d, dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Actions: actionsOf(agentActions)})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		h := started(t, def, parentID, machine.StartOptions{Budget: &saga.BudgetData{Amount: "0.01", Currency: "USD"}})
+		h.commands(saga.Attach{Token: "one"})
+		ask := asking(1, "q")
+		ask.Input = json.RawMessage(`{"route":"openai/chat/completions","model":"large","max_output":100000}`)
+		_, _, no := h.m.AskModel(uuid.Nil, ask)
+		if got := no; (got == nil) != (c.want == "") || got != nil && got.Code != c.want {
+			t.Errorf("on_exceed %s, keep %s: %v, want %q", c.exceed, c.keep, no, c.want)
+		}
+	}
+}
+
 // A session makes as many calls and requests to models as it may, and the next one is refused.
 func TestSessionCounts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxCalls: 2, MaxAsks: 2})
@@ -354,29 +391,29 @@ func TestImpossibleSessionRecords(t *testing.T) {
 		r      record
 		want   string // in the error; "": it is applied
 	}{
-		"a life that is over":                {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "one"}}, "life 3"},
-		"the life after the next":            {nil, record{journal.Attached, "", saga.AttachedData{Life: 4, Token: "three"}}, "life 4"},
-		"the same life":                      {nil, record{journal.Attached, "", saga.AttachedData{Life: 2, Token: "three"}}, "life 2"},
-		"the next life":                      {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, ""},
-		"a life after the abort":             {[]record{aborted}, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, "being undone"},
-		"a call of an earlier life":          {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 1, Identity: "x"})}, "life 1 of the session has ended"},
-		"no such action":                     {nil, record{journal.Called, "none[0]", elsewhere}, "call 0 of none"},
-		"another path":                       {nil, record{journal.Called, "pay[4]", call(saga.CalledData{Life: 2, Identity: "x"})}, "call 0 of pay"},
-		"another number":                     {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", N: 1})}, "call 1 of pay"},
-		"after a success":                    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[0]"), N: 1})}, "call pay[0] may have had the effect"},
-		"after a refusal":                    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[1]"), N: 1})}, ""},
-		"repeats a call, and none is off":    {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, "cannot repeat"},
-		"repeats a call":                     {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, ""},
-		"repeats a call of its own life":     {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[2]"})}, "cannot repeat"},
-		"repeats no call":                    {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[9]"})}, "cannot repeat"},
-		"repeats what is no call":            {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "llm[0]"})}, "cannot repeat"},
-		"another path of a request":          {nil, record{journal.Called, "llm[2]", ask(saga.CalledData{Life: 2, Identity: "r"})}, "request 0 to a model"},
-		"another number of a request":        {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q"})}, "request 0 to a model"},
-		"the next request":                   {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q", N: 1})}, ""},
-		"the undo of nothing":                {nil, record{journal.Operator, "pay[1]", saga.CommandData{Kind: "undo"}}, "has not succeeded"},
-		"a commit during a call":             {nil, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
-		"a commit during a call and an undo": {[]record{{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x"})}, {journal.Operator, "pay[0]", saga.CommandData{Kind: "undo"}}}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
-		"a commit after an abort":            {[]record{aborted}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a life that is over":                   {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "one"}}, "life 3"},
+		"the life after the next":               {nil, record{journal.Attached, "", saga.AttachedData{Life: 4, Token: "three"}}, "life 4"},
+		"the same life":                         {nil, record{journal.Attached, "", saga.AttachedData{Life: 2, Token: "three"}}, "life 2"},
+		"the next life":                         {nil, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, ""},
+		"a life after the abort":                {[]record{aborted}, record{journal.Attached, "", saga.AttachedData{Life: 3, Token: "three"}}, "being undone"},
+		"a call of an earlier life":             {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 1, Identity: "x"})}, "life 1 of the session has ended"},
+		"no such action":                        {nil, record{journal.Called, "none[0]", elsewhere}, "call 0 of none"},
+		"another path":                          {nil, record{journal.Called, "pay[4]", call(saga.CalledData{Life: 2, Identity: "x"})}, "call 0 of pay"},
+		"another number":                        {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", N: 1})}, "call 1 of pay"},
+		"after a success":                       {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[0]"), N: 1})}, "call pay[0] may have had the effect"},
+		"after a refusal":                       {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: identity("pay[1]"), N: 1})}, ""},
+		"repeats a call, and none is off":       {nil, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, "cannot repeat"},
+		"repeats a call":                        {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[0]"})}, ""},
+		"repeats a call of its own life":        {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[2]"})}, "cannot repeat"},
+		"repeats no call":                       {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "pay[9]"})}, "cannot repeat"},
+		"repeats what is no call":               {[]record{asked}, record{journal.Called, "pay[3]", call(saga.CalledData{Life: 2, Identity: "x", Resembles: "llm[0]"})}, "cannot repeat"},
+		"another path of a request":             {nil, record{journal.Called, "llm[2]", ask(saga.CalledData{Life: 2, Identity: "r"})}, "request 0 to a model"},
+		"another number of a request":           {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q"})}, "request 0 to a model"},
+		"the next request":                      {nil, record{journal.Called, "llm[1]", ask(saga.CalledData{Life: 2, Identity: "q", N: 1})}, ""},
+		"the undo of nothing":                   {nil, record{journal.Operator, "pay[1]", saga.CommandData{Kind: "undo"}}, "has not succeeded"},
+		"a commit during a call":                {nil, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a commit during a request and an undo": {[]record{{journal.Operator, "pay[0]", saga.CommandData{Kind: "undo"}}}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
+		"a commit after an abort":               {[]record{aborted}, record{journal.Committed, "", saga.CommittedData{}}, "committed while calls are in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := machine.Replay(h.def, h.m.ID(), h.records)

@@ -85,7 +85,15 @@ func TestCallViews(t *testing.T) {
 	h.reply("pay[3]", `200 {"id":3}`)
 	h.reply("pay[4]", `200 {"id":4}`)
 	h.reply("mail[1]", "200 {}")
-	undo("pay[4]")
+	d, err := h.m.Validate(uuid.NewV5(h.m.ID(), "undo"), saga.Command{Path: "pay[4]", Do: saga.UndoCall{Life: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.write(d)
+	if v, ok := machine.CallOf(h.m, &folded.Steps{}, "pay[4]"); !ok || v.Undo != machine.UndoRunning {
+		t.Errorf("before the undo is sent it is %s", v.Undo)
+	}
+	h.run()
 	h.reply("pay[4]", "timeout")
 	if err := h.do(saga.Command{Path: "pay[4]", Do: saga.Resolve{Outcome: "skip"}, Reason: "nobody knows"}); err != nil {
 		t.Fatal(err)
@@ -140,6 +148,7 @@ func TestNoCallViews(t *testing.T) {
 	}
 	// The agent may do an own step again whose end it does not know.
 	h.commands(saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnInDoubt})
+	h.commands(saga.CallAction{Life: 1, Action: "look"}) // the own step does not count for its limit
 	if got := h.m.OwnStatus("own.note"); got != machine.CallInDoubt {
 		t.Errorf("own.note is %s", got)
 	}
