@@ -91,7 +91,7 @@ func mailOf(life int, id, to, text string) saga.CallAction {
 	return saga.CallAction{Life: life, Action: "mail", ID: id, Input: saga.Encode(map[string]string{"to": to, "text": text})}
 }
 
-func asking(life int, identity string) saga.AskModel {
+func askModel(life int, identity string) saga.AskModel {
 	return saga.AskModel{Life: life, Identity: identity, Input: json.RawMessage(question)}
 }
 
@@ -99,11 +99,11 @@ func asking(life int, identity string) saga.AskModel {
 // a model, or wants a person to approve neither counts nor waits.
 func TestSessionParallel(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxParallel: 2})
-	h.commands(asking(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), payment(1, "2"), payment(1, "3"))
+	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), payment(1, "2"), payment(1, "3"))
 	if got, want := h.flying(), "llm[0] pay[0] pay[1]"; got != want {
 		t.Fatalf("in flight: %s, want %s\n%s", got, want, h.out.String())
 	}
-	h.commands(asking(1, "r"), payment(1, "60"), saga.BeginStep{Life: 1, ID: "mail", OwnData: ownSteps["mail"]})
+	h.commands(askModel(1, "r"), payment(1, "60"), saga.BeginStep{Life: 1, ID: "mail", OwnData: ownSteps["mail"]})
 	if got, want := h.flying(), "llm[0] pay[0] pay[1] llm[1]"; got != want || len(h.m.Inbox()) != 1 || !h.m.OwnBegun("mail") {
 		t.Fatalf("in flight: %s, want %s; asked: %d\n%s", got, want, len(h.m.Inbox()), h.out.String())
 	}
@@ -174,7 +174,7 @@ func TestSessionLostAndFound(t *testing.T) {
 	for name, back := range map[string]saga.Operation{"attach": saga.Attach{Token: "two", Previous: "one"}, "resume": saga.Resume{}} {
 		t.Run(name, func(t *testing.T) {
 			h := agentHand(t, saga.SessionData{OnLost: &saga.OnLost{Wait: "1m"}})
-			revisions := map[int]bool{h.m.InboxRevision(): true}
+			revisions := map[machine.Revision]bool{h.m.InboxRevision(): true}
 			check := func(when string, status saga.Status, entries int, changed bool) {
 				t.Helper()
 				isNew := !revisions[h.m.InboxRevision()]
@@ -228,7 +228,7 @@ func TestSessionLostAborts(t *testing.T) {
 // A person who approves a call sees the last request to a model that was answered.
 func TestSessionApprovalShowsRequest(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(asking(1, "q"), asking(1, "r"), asking(1, "s"))
+	h.commands(askModel(1, "q"), askModel(1, "r"), askModel(1, "s"))
 	for _, path := range []string{"llm[0]", "llm[1]"} {
 		h.ends(path, "", saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"whole":true}`), Content: []byte("yes")})
 	}
@@ -253,7 +253,7 @@ func TestRequestsOverTheBudget(t *testing.T) {
 		}
 		h := started(t, def, parentID, machine.StartOptions{Budget: &saga.BudgetData{Amount: "0.01", Currency: "USD"}})
 		h.commands(saga.Attach{Token: "one"})
-		ask := asking(1, "q")
+		ask := askModel(1, "q")
 		ask.Input = json.RawMessage(`{"route":"openai/chat/completions","model":"large","max_output":100000}`)
 		_, _, no := h.m.AskModel(uuid.Nil, ask)
 		if got := no; (got == nil) != (c.want == "") || got != nil && got.Code != c.want {
@@ -265,8 +265,8 @@ func TestRequestsOverTheBudget(t *testing.T) {
 // A session makes as many calls and requests to models as it may, and the next one is refused.
 func TestSessionCounts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxCalls: 2, MaxAsks: 2})
-	h.commands(payment(1, "1"), payment(1, "2"), asking(1, "q"), asking(1, "r"))
-	for _, o := range []saga.Operation{payment(1, "3"), asking(1, "s")} {
+	h.commands(payment(1, "1"), payment(1, "2"), askModel(1, "q"), askModel(1, "r"))
+	for _, o := range []saga.Operation{payment(1, "3"), askModel(1, "s")} {
 		if err := h.do(saga.Command{Do: o}); codeOf(err) != "limit" {
 			t.Errorf("%T: %v", o, err)
 		}
@@ -331,6 +331,25 @@ func TestSessionUndo(t *testing.T) {
 	}
 }
 
+// A session that is aborted while a call is being undone waits for the answer, and undoes nothing
+// twice.
+func TestAbortDuringAnUndo(t *testing.T) {
+	for answer, want := range map[string]saga.Status{"200 {}": saga.Compensated, "timeout": saga.Stuck} {
+		h := agentHand(t, saga.SessionData{})
+		h.commands(payment(1, "1"))
+		h.reply("pay[0]", `200 {"id":1}`)
+		h.must("pay[0]", saga.UndoCall{Life: 1})
+		h.must("", saga.Cancel{})
+		if h.sent() != "pay[0]" || strings.Contains(h.out.String(), "compensating") {
+			t.Errorf("it does not wait for the answer\n%s", h.out.String())
+		}
+		h.reply("pay[0]", answer)
+		if s := h.m.Status(); s != want || h.sent() != "" {
+			t.Errorf("after %s: %s, %q is sent\n%s", answer, s, h.sent(), h.out.String())
+		}
+	}
+}
+
 // An id that an agent has chosen for a call is for that input only, also if the action allows one
 // call for each order.
 func TestIDsOfCalls(t *testing.T) {
@@ -354,7 +373,7 @@ func TestIDsOfCalls(t *testing.T) {
 // A record of a session that no machine would have written there is refused.
 func TestImpossibleSessionRecords(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(payment(1, "1"), asking(1, "q"), saga.Attach{Token: "two", Previous: "one"}, payment(2, "2"), payment(2, "3"))
+	h.commands(payment(1, "1"), askModel(1, "q"), saga.Attach{Token: "two", Previous: "one"}, payment(2, "2"), payment(2, "3"))
 	h.reply("pay[0]", `200 {"id":1}`)
 	h.reply("pay[1]", "400 {}")
 	h.reply("pay[2]", "200 {}")

@@ -65,7 +65,7 @@ func TestCallViews(t *testing.T) {
 		}
 	}
 	check()
-	h.commands(asking(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), mailOf(1, "", "A", "x"), payment(1, "2"), payment(1, "60"))
+	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), mailOf(1, "", "A", "x"), payment(1, "2"), payment(1, "60"))
 	check("pay[0] running none", "mail[0] running none", "pay[1] running none", "pay[2] waiting approval none")
 	unsent := h.key("pay[1]")
 	h.reply("pay[0]", `200 {"id":1}`)
@@ -124,7 +124,7 @@ func (h *hand) key(path string) string {
 // What is no call has no view of one.
 func TestNoCallViews(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(asking(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"))
+	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"))
 	if got := h.m.MadeIn("pay[0]"); got != 1 {
 		t.Errorf("pay[0] was made in life %d", got)
 	}
@@ -174,7 +174,7 @@ func TestAskOfCommands(t *testing.T) {
 		{"attach again", saga.Command{Do: saga.Attach{Token: "one"}}, "", saga.Attach{}, "bad_secret", true},
 		{"call again", saga.Command{Do: payment(1, "1")}, "pay[0]", payment(2, "1"), "superseded", true},
 		{"call", saga.Command{Do: payment(1, "2")}, "pay[1]", saga.CallAction{Life: 1, Action: "none"}, "unknown_action", false},
-		{"ask a model", saga.Command{Do: asking(1, "q")}, "llm[0]", asking(2, "q"), "superseded", false},
+		{"ask a model", saga.Command{Do: askModel(1, "q")}, "llm[0]", askModel(2, "q"), "superseded", false},
 		{"begin", saga.Command{Do: saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}}, "", saga.BeginStep{Life: 2, ID: "note"}, "superseded", false},
 		{"finish", saga.Command{Do: finish}, "", saga.FinishStep{Life: 1, ID: "none"}, "step_not_found", false},
 		{"undo", saga.Command{Do: saga.UndoCall{Life: 1}, Path: "pay[0]"}, "", saga.UndoCall{Life: 2}, "superseded", false},
@@ -259,7 +259,7 @@ func TestResembles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.reply("pay[1]", "200 {}")
-	ask := asking(2, "q")
+	ask := askModel(2, "q")
 	ask.Diverged = &saga.Divergence{From: "llm[0]", Pointer: "/messages"}
 	h.commands(saga.Attach{Token: "two", Previous: "one"}, ask, payment(2, "5"))
 	for _, c := range []struct {
