@@ -114,8 +114,8 @@ func TestSessionParallel(t *testing.T) {
 	}
 }
 
-// The lease of a session's last life is a task. Once another life has begun, or the session needs no
-// process, it is withdrawn.
+// The lease of a session's last life is a task. Once another life has begun, or the session needs
+// no process, it is withdrawn.
 func TestSessionLeases(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
 	leases := func(last int) (list []string) {
@@ -238,8 +238,8 @@ func TestSessionApprovalShowsRequest(t *testing.T) {
 	}
 }
 
-// A session whose budget a person may raise lets a request to a model wait for that only if it stores
-// what is sent. It is sent later without its client then.
+// A session whose budget a person may raise lets a request to a model wait for that only if it
+// stores what is sent. It is sent later without its client then.
 func TestRequestsOverTheBudget(t *testing.T) {
 	for _, c := range []struct {
 		exceed saga.OnExceed

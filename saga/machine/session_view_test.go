@@ -12,7 +12,8 @@ import (
 	"recourse/saga/machine"
 )
 
-// calls describes the calls of a session: status, what each waits for, its error or output, and its undo.
+// calls describes the calls of a session: status, what each waits for, its error or output, and its
+// undo.
 func (h *hand) calls() string {
 	h.t.Helper()
 	var log folded.Steps
@@ -154,8 +155,8 @@ func TestNoCallViews(t *testing.T) {
 	}
 }
 
-// A process learns how its command stands: it is to be sent until its effect is in the journal. Sent
-// again it changes nothing. A command that does not fit is refused.
+// A process learns how its command stands: it is to be sent until its effect is in the journal.
+// Sent again it changes nothing. A command that does not fit is refused.
 func TestAskOfCommands(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
 	h.commands(payment(1, "1"))
@@ -247,8 +248,9 @@ func TestAskOfAborts(t *testing.T) {
 	check("ended", 1, false, "")
 }
 
-// A new call may repeat one of its action that an earlier life has made, that this life has not asked
-// for, and that had, or may have, an effect that stands. A person compares it with the oldest one.
+// A new call may repeat one of its action that an earlier life has made, that this life has not
+// asked for, and that had, or may have, an effect that stands. A person compares it with the oldest
+// one.
 func TestResembles(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
 	h.commands(mailOf(1, "", "A", "x"), payment(1, "1"), payment(1, "2"), payment(1, "3"), payment(1, "4"), saga.CallAction{Life: 1, Action: "look"})
