@@ -61,3 +61,13 @@ steps:
 		})
 	}
 }
+
+// undoLater starts the saga that undoes one which has succeeded. It has the same id here.
+func (h *hand) undoLater(reason string) *hand {
+	h.t.Helper()
+	u := &hand{player: &player{t: h.t, def: h.def, now: h.now}}
+	u.m = machine.New(h.def, h.m.ID())
+	u.write(u.m.Start(machine.BeginUndo(h.m, h.records, machine.StartOptions{Reason: reason})))
+	u.run()
+	return u
+}
