@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -210,4 +212,196 @@ func TestStatusCheckAsksNoModel(t *testing.T) {
 	if errs == nil || errs.List[0].Code != "verify_writes" {
 		t.Errorf("got %v", errs)
 	}
+}
+
+// A child has the budget that its parent has reserved for it, or its definition's if that is lower.
+func TestWithinBudget(t *testing.T) {
+	usd := func(amount string, tokens int64) *saga.BudgetData {
+		return &saga.BudgetData{Amount: amount, Currency: "USD", Tokens: tokens}
+	}
+	for _, c := range []struct {
+		own        string
+		part, want *saga.BudgetData
+	}{
+		{"", nil, nil},
+		{"", usd("0.50", 20), usd("0.50", 20)},
+		{"budget: 0.30 USD\n", nil, nil},
+		{"budget: 0.30 USD\n", usd("0.50", 20), usd("0.30", 20)},
+		{"budget: 0.30 USD\n", usd("0.300", 0), usd("0.300", 0)},
+		{"budget: 0.30 USD\n", usd("0.20", 0), usd("0.20", 0)},
+		{"budget: 0.30 USD\n", &saga.BudgetData{Amount: "0.50", Currency: "EUR"}, &saga.BudgetData{Amount: "0.50", Currency: "EUR"}},
+		{"budget: 0.30 USD\n", &saga.BudgetData{Tokens: 20}, &saga.BudgetData{Tokens: 20}},
+		{"budget: 0.30 USD\n", usd("much", 0), usd("much", 0)},
+		{"budget: {tokens: 10}\n", usd("0.50", 20), usd("0.50", 10)},
+		{"budget: {tokens: 10}\n", usd("0.50", 5), usd("0.50", 5)},
+		{"budget: {tokens: 10}\n", usd("0.50", 0), usd("0.50", 0)},
+	} {
+		def := parsed(t, "saga: kid\n"+c.own+"steps:\n  - {id: a, set: 1}\n")
+		if d := cmp.Diff(c.want, machine.WithinBudget(def, c.part)); d != "" {
+			t.Errorf("%q of %+v (-want +got):\n%s", c.own, c.part, d)
+		}
+	}
+}
+
+// A child may cost the part that its step names, or what is left. What has no limit for its parent
+// is not counted there.
+func TestPartOfAChild(t *testing.T) {
+	const other = "      - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none, cost: 0.30 USD}\n"
+	for _, c := range []struct {
+		budget, branches, keys string
+		want                   *saga.BudgetData // nil: it is not asked for
+		reserved               string
+		tokens                 int64
+	}{
+		{"1.00 USD", other, "", &saga.BudgetData{Amount: "0.70", Currency: "USD"}, "1.00", 0},
+		{"0.30 USD", other, "", nil, "0.30", 0},
+		{"1.00 USD", "", ", budget: {amount: 0.40 USD, tokens: 5}", &saga.BudgetData{Amount: "0.40", Currency: "USD", Tokens: 5}, "0.40", 0},
+		{"{tokens: 50}", "", ", budget: {amount: 0.40 USD, tokens: 5}", &saga.BudgetData{Amount: "0.40", Currency: "USD", Tokens: 5}, "0", 5},
+		{"{tokens: 50}", "", "", &saga.BudgetData{Tokens: 50}, "0", 50},
+	} {
+		h := byHand(t, "saga: top\nbudget: "+c.budget+"\nsteps:\n  - id: both\n    parallel:\n"+c.branches+"      - {id: kid, run: kid"+c.keys+"}\n", "null")
+		var got *saga.BudgetData
+		for _, s := range h.open {
+			if s.Path == "kid" {
+				got = s.Request.Child.Budget
+			}
+		}
+		cost := h.m.Cost()
+		if d := cmp.Diff(c.want, got); d != "" || cost.Reserved != c.reserved || cost.Tokens.Reserved != c.tokens || strings.Contains(h.out.String(), "budget_exhausted") {
+			t.Errorf("%+v: reserved %s and %d tokens (-want +got):\n%s\n%s", c, cost.Reserved, cost.Tokens.Reserved, d, h.out.String())
+		}
+	}
+	h := byHand(t, "saga: top\nbudget: 0.30 USD\nsteps:\n  - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none, cost: 0.30 USD}\n  - {id: kid, run: kid}\n", "null")
+	h.reply("pay", "200 {}")
+	if len(h.open) != 1 || h.open[0].Request.Child.Budget.Amount != "0.00" {
+		t.Errorf("nothing is left, and nothing in flight, but the child waits\n%s", h.out.String())
+	}
+}
+
+// The reports of a child about its work and about its undo are booked as what they add, and a replay
+// finds in the outcomes what was reported.
+func TestReportsAreBooked(t *testing.T) {
+	p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}}\n  - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none}\n", "null")
+	for _, c := range []struct {
+		way  journal.Way
+		cost saga.ChildCost
+		want saga.TokensView
+	}{
+		{journal.Do, saga.ChildCost{Currency: "USD", Spent: "0.25", Reserved: "0.05", Tokens: saga.TokensView{Input: 100, Output: 50, Reserved: 20}}, saga.TokensView{Input: 100, Output: 50, Reserved: 20, Budget: 1000}},
+		{journal.Undo, saga.ChildCost{Currency: "USD", Spent: "0.35", Tokens: saga.TokensView{Input: 130, Output: 57}}, saga.TokensView{Input: 130, Output: 57, Budget: 1000}},
+	} {
+		before := len(p.records)
+		p.report("kid", c.way, &saga.TaskResult{Outcome: saga.TaskCompleted, Output: json.RawMessage("1"), Child: &c.cost})
+		got := p.m.Cost()
+		if got.Spent != c.cost.Spent || got.Tokens != c.want || got.Children.Spent != c.cost.Spent || got.Children.Tokens.Input != c.want.Input || got.Children.Tokens.Output != c.want.Output {
+			t.Errorf("%s: the cost is %+v, of children %+v", c.way, got, got.Children)
+		}
+		m, err := machine.Replay(p.def, p.m.ID(), p.records[:before])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d saga.OutcomeData
+		if err := json.Unmarshal(p.records[before].Data, &d); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&c.cost, m.ChildCost("kid", &d)); diff != "" {
+			t.Errorf("%s: a replay finds (-want +got):\n%s", c.way, diff)
+		}
+		if m.ChildCost("none", &d) != nil || m.ChildCost("kid", &saga.OutcomeData{Cost: "much"}) != nil || m.ChildCost("kid", &saga.OutcomeData{Cost: "0", Kept: "0.01"}) == nil {
+			t.Error("a cost that is unknown is found, or one that is known is not")
+		}
+		if c.way == journal.Do {
+			p.reply("pay", "422 {}")
+		}
+	}
+}
+
+// A report without a cost in its parent's currency books nothing if it says so, and otherwise what
+// was reserved stays reserved. One without tokens releases those that were reserved.
+func TestReportInAnotherCurrency(t *testing.T) {
+	for _, c := range []struct {
+		cost     saga.ChildCost
+		reserved string
+		tokens   int64
+	}{
+		{saga.ChildCost{Currency: "EUR", Spent: "0"}, "0.00", 0},
+		{saga.ChildCost{Currency: "EUR", Spent: "0.50"}, "0.60", 600},
+		{saga.ChildCost{Currency: "EUR", Spent: "0", Reserved: "0.10"}, "0.60", 600},
+	} {
+		p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}}\n  - {id: go, signal: go}\n", "null")
+		p.report("kid", journal.Do, &saga.TaskResult{Outcome: saga.TaskCompleted, Child: &c.cost})
+		if got := p.m.Cost(); strings.Trim(got.Spent, "0.") != "" || got.Reserved != c.reserved || got.Tokens.Reserved != c.tokens {
+			t.Errorf("%+v: the cost is %+v", c.cost, got)
+		}
+	}
+}
+
+// Until the steps of `finally` have run, a child reports all that its budget leaves for them, and
+// then what is still reserved.
+func TestReportWithFinally(t *testing.T) {
+	p := byHand(t, "saga: top\nbudget: {tokens: 200}\nsteps:\n  - {id: kid, run: kid, budget: {tokens: 100}}\n", "null")
+	k := childOf(t, "saga: kid\nsteps:\n  - {id: sub, run: sub}\nfinally:\n  - {id: late, http: \"POST http://w/late\", body: {}, cost: 0.05 USD}\n", p.open[0].Request.Child)
+	k.report("sub", journal.Do, &saga.TaskResult{Outcome: saga.TaskCompleted, Output: json.RawMessage("1"), Child: &saga.ChildCost{Currency: "USD", Spent: "0", Tokens: saga.TokensView{Input: 30, Output: 12}}})
+	if got := k.m.Report().Child.Tokens; got != (saga.TokensView{Input: 30, Output: 12, Reserved: 58}) {
+		t.Errorf("before `finally` it reports %+v", got)
+	}
+	k.must("", saga.Release{})
+	k.reply("late", "200 {}")
+	if got := k.m.Report().Child.Tokens; !k.m.Ended() || got != (saga.TokensView{Input: 30, Output: 12}) {
+		t.Errorf("%s, it reports %+v", k.m.Status(), got)
+	}
+}
+
+// A person may raise a child's budget to what its parent has reserved, in each dimension that has a
+// limit, and after its report not at all.
+func TestRaiseOfAChild(t *testing.T) {
+	usd := func(amount string) *saga.BudgetData { return &saga.BudgetData{Amount: amount, Currency: "USD"} }
+	tokens := func(n int64) *saga.BudgetData { return &saga.BudgetData{Tokens: n} }
+	for _, c := range []struct {
+		name, own string
+		part, to  *saga.BudgetData
+		reported  bool
+		refused   bool
+	}{
+		{"to all tokens", "{tokens: 10}", tokens(20), tokens(20), false, false},
+		{"over all tokens", "{tokens: 10}", tokens(20), tokens(21), false, true},
+		{"no part of tokens", "{amount: 0.10 USD, tokens: 10}", usd("0.30"), tokens(999), false, false},
+		{"reported, the same tokens", "{tokens: 10}", tokens(20), tokens(10), true, false},
+		{"reported, more tokens", "{tokens: 10}", tokens(20), tokens(11), true, true},
+		{"reported, no part of tokens", "{amount: 0.10 USD, tokens: 10}", usd("0.30"), tokens(999), true, false},
+		{"reported, no part of money", "{amount: 0.10 USD, tokens: 10}", tokens(20), usd("9.00"), true, false},
+		{"reported, more money", "0.10 USD", usd("0.30"), usd("0.11"), true, true},
+	} {
+		def := parsed(t, "saga: kid\nbudget: "+c.own+"\nsteps:\n  - {id: go, signal: go}\nfinally:\n  - {id: last, signal: last}\n")
+		k := started(t, def, parentID, machine.StartOptions{Budget: machine.WithinBudget(def, c.part), Parent: &saga.ParentData{Saga: parentID, Path: "kid", Depth: 1, Budget: c.part}})
+		if c.reported {
+			k.must("", saga.Signal{Name: "go"})
+		}
+		if err := k.do(saga.Command{Do: saga.Patch{Budget: c.to}}); (err != nil) != c.refused {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A child that does not exist yet costs nothing if its start was not sent. An undo that was not sent
+// releases nothing of what the child may still cost, unless there is no such child.
+func TestReportsThatDidNotCome(t *testing.T) {
+	p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}}\n  - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none}\n", "null")
+	check := func(when, money string, tokens int64) {
+		t.Helper()
+		if c := p.m.Cost(); c.Reserved != money || c.Tokens.Reserved != tokens {
+			t.Errorf("%s: the cost is %+v\n%s", when, c, p.out.String())
+		}
+	}
+	p.reply("kid", "refused")
+	check("not sent", "0.00", 0)
+	p.wait()
+	p.report("kid", journal.Do, &saga.TaskResult{Outcome: saga.TaskCompleted, Child: &saga.ChildCost{Currency: "USD", Spent: "0.25", Reserved: "0.05", Tokens: saga.TokensView{Reserved: 20}}})
+	p.reply("pay", "422 {}")
+	check("reported", "0.05", 20)
+	p.reply("kid", "refused")
+	check("its undo was not sent", "0.05", 20)
+	p.wait()
+	p.ends("kid", journal.Undo, saga.Answer{Code: saga.NoSaga})
+	check("it does not exist", "0.00", 0)
 }

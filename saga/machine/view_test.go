@@ -273,3 +273,53 @@ output: 7
 	}
 }
 
+// The view of a step has its key before it is sent, and its output also after the loop around it
+// has ended.
+func TestStepView(t *testing.T) {
+	h := byHand(t, `saga: x
+steps:
+  - id: each
+    foreach: [0]
+    steps:
+      - {id: get, http: "GET http://w/get"}
+  - {id: pay, http: "POST http://w/pay", body: {}, compensate: none}
+`, "null")
+	views := h.views()
+	key := views[len(views)-1].Key
+	h.follow("each[0].get 201 7")
+	if key == "" || h.open[0].Key != key {
+		t.Errorf("the key is %q before the request, and then %q", key, h.open[0].Key)
+	}
+	if got := h.output("each[0].get"); got != "7" {
+		t.Errorf("the output in the loop is %q", got)
+	}
+	h.records[2].Data = []byte("[]")
+	if list, err := machine.Steps(h.m, h.records); err == nil {
+		t.Errorf("steps of a journal that cannot be read: %+v", list)
+	}
+}
+
+// The revision of the inbox changes with what is in it, and not with what people need not know.
+func TestRevisionOfAnApproval(t *testing.T) {
+	h := byHand(t, `saga: x
+steps:
+  - {id: a, http: "GET http://w/a"}
+  - {id: ok, approval: {title: Yes?}}
+  - {id: b, http: "GET http://w/b"}
+`, "null")
+	var before any = h.m.InboxRevision()
+	h.order(`{"command":"pause"}`)
+	h.reply("a", "200 {}")
+	if before != any(h.m.InboxRevision()) {
+		t.Error("it changes with an answer")
+	}
+	h.must("", saga.Resume{})
+	asks := any(h.m.InboxRevision())
+	if asks == before {
+		t.Error("it is the same when a person is asked")
+	}
+	h.must("ok", saga.Approve{Shown: h.m.Inbox()[0].ShownHash})
+	if asks == any(h.m.InboxRevision()) {
+		t.Error("it is the same when nobody is asked")
+	}
+}
