@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -404,4 +405,53 @@ func TestReportsThatDidNotCome(t *testing.T) {
 	p.wait()
 	p.ends("kid", journal.Undo, saga.Answer{Code: saga.NoSaga})
 	check("it does not exist", "0.00", 0)
+}
+
+// A child asks a person for more tokens if its parent has reserved enough for one more attempt, with
+// all that was used and is still reserved. Otherwise nobody can raise its budget, and the step fails.
+func TestChildAsksForTokens(t *testing.T) {
+	ask := func(id, keys string) string {
+		return "  - {id: " + id + ", llm: {model: unpriced, prompt: hello, max_tokens: 8}, on_error: continue" + keys + "}\n"
+	}
+	until := func(own, part int64) *hand {
+		src := "saga: kid\nbudget: {tokens: " + strconv.FormatInt(own, 10) + ", on_exceed: ask}\nsteps:\n" + ask("a", "") + ask("b", ", retry: none, in_doubt: fail") + ask("c", "")
+		def, errs := dsl.Parse("kid", []byte(src), dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models})})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		b := &saga.BudgetData{Tokens: part}
+		k := started(t, def, parentID, machine.StartOptions{Budget: machine.WithinBudget(def, b), Parent: &saga.ParentData{Saga: parentID, Path: "kid", Depth: 1, Budget: b}})
+		k.reply("a", `200 {"choices":[{"finish_reason":"stop","message":{"content":"hi"}}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`)
+		k.reply("b", "timeout")
+		return k
+	}
+	c := until(1000, 1000).m.Cost().Tokens
+	need := c.Input + c.Output + c.Reserved
+	if c.Input != 7 || c.Output < 3 || c.Reserved < 16 {
+		t.Fatalf("the tokens are %+v", c)
+	}
+	for part, asks := range map[int64]bool{need: true, need - 1: false} {
+		k := until(need-1, part)
+		if refused := strings.Contains(k.out.String(), "budget_exhausted"); len(k.m.Inbox()) == 1 != asks || refused == asks {
+			t.Errorf("it needs %d tokens of %d: %d entries, refused: %v\n%s", need, part, len(k.m.Inbox()), refused, k.out.String())
+		}
+	}
+}
+
+// The cost of a saga says what of it is that of its children, in money or in tokens.
+func TestCostOfChildren(t *testing.T) {
+	for _, c := range []struct {
+		cost *saga.TaskResult
+		want *saga.ChildrenView
+	}{
+		{spent("0", 0), nil},
+		{spent("0.20", 0), &saga.ChildrenView{Spent: "0.20"}},
+		{spent("0", 5), &saga.ChildrenView{Spent: "0", Tokens: saga.TokensView{Input: 5}}},
+	} {
+		p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid}\n", "null")
+		p.report("kid", journal.Do, c.cost)
+		if d := cmp.Diff(c.want, p.m.Cost().Children); d != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.cost.Child, d)
+		}
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
 	"recourse/saga/machine"
 )
 
@@ -111,6 +113,7 @@ func TestPlanUndo(t *testing.T) {
 		{"one without a window", step("a", open) + within("b", "1d"), []string{"a 200 {}", "b 200 {}"}, 0, "b a", 0, "a no_undo_window", day + 10*time.Millisecond, false},
 		{"none without a window", step("a", open), []string{"a 200 {}"}, 0, "a", 0, "a no_undo_window", 0, false},
 		{"one that stays", step("n", none) + within("a", "1d"), []string{"n 200 {}", "a 200 {}"}, 0, "a", 1, "", day + 10*time.Millisecond, true},
+		{"one stays, and another is over", step("n", none) + within("a", "1d"), []string{"n 200 {}", "a 200 {}"}, day + 10*time.Millisecond, "a", 1, "a undo_window_over", day + 10*time.Millisecond, true},
 		{"all stay", step("n", none), []string{"n 200 {}"}, 0, "", 1, "nothing_to_undo", 0, false},
 		{"past the pivot", within("a", "1d") + pivot, []string{"a 200 {}", "seal 200 {}"}, 0, "a", 1, "seal past_pivot", day, false},
 		{"past the pivot, and all stay", pivot, []string{"seal 200 {}"}, 0, "", 1, "nothing_to_undo", 0, false},
@@ -246,5 +249,22 @@ func TestBeginningOfAnUndo(t *testing.T) {
 	m := machine.New(done.def, done.m.ID())
 	if _, err := m.Append(m.Start(d), done.now, ""); err == nil {
 		t.Error("an undo with an unreadable budget begins")
+	}
+}
+
+// A later undo of a session is refused because of a step of which the agent has said that nothing
+// undoes it, and not because of others.
+func TestPlanUndoOfOwnSteps(t *testing.T) {
+	for effect, code := range map[saga.OwnEffect]string{saga.NoEffect: "nothing_to_undo", saga.Irreversible: "irreversible"} {
+		def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"look@1"}}, dsl.Options{Kinds: kinds.All(), Actions: actionsOf("action: look\nagents: auto\nhttp: GET http://w/look\n")})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		h := started(t, def, parentID, machine.StartOptions{})
+		h.must("", saga.Attach{Token: "x"}, saga.BeginStep{Life: 1, ID: "note", OwnData: saga.OwnData{Effect: effect}},
+			saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnSucceeded}, saga.CommitSession{Life: 1})
+		if p := h.m.PlanUndo(h.now); len(p.Refused) != 1 || p.Refused[0].Code != code {
+			t.Errorf("%s: %s, %+v", effect, h.m.Status(), p)
+		}
 	}
 }

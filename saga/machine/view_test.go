@@ -263,6 +263,11 @@ output: 7
 		t.Errorf("it has succeeded: %+v", v)
 	}
 	u := h.undoLater("wrong order")
+	u.reply("pay", "200 {}")
+	if v := u.m.View(); v.Status != saga.Succeeded || v.Reason != nil || len(v.Residual) != 1 {
+		t.Errorf("it is undone, but for what stays: %+v", v)
+	}
+	u = h.undoLater("wrong order")
 	if v := u.m.View(); v.UndoOf != v.ID || v.Reason != nil || v.EndedAt != nil {
 		t.Errorf("it is undone by a saga that is at work: %+v", v)
 	}
