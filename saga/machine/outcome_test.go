@@ -63,8 +63,8 @@ pay undo: timeout
 	}
 }
 
-// The answer to an attempt that is not in flight changes nothing: it is of a step that the saga does
-// not have, of an earlier attempt, or of one that has its outcome.
+// The answer to an attempt that is not in flight changes nothing: it is of a step that the saga
+// does not have, of an earlier attempt, or of one that has its outcome.
 func TestStaleAnswers(t *testing.T) {
 	p := begun(t, "saga: x\nsteps:\n  - {id: look, http: \"GET https://pay.example/x\", retry: {initial: 1s, jitter: 0}}\n")
 	p.script = []string{"look do: 503"}
@@ -154,8 +154,8 @@ func TestKeptAnswer(t *testing.T) {
 	}
 }
 
-// A child saga that does not exist is undone if it is unknown whether it was started: it was not. If
-// the step has succeeded, or was to start it, that is a failure.
+// A child saga that does not exist is undone if it is unknown whether it was started: it was not.
+// If the step has succeeded, or was to start it, that is a failure.
 func TestUndoOfAChildThatDoesNotExist(t *testing.T) {
 	missing := saga.Answer{Code: saga.NoSaga, Detail: "there is no saga", Final: true}
 	for name, c := range map[string]struct {

@@ -91,8 +91,8 @@ steps:
 	}
 }
 
-// A start that goes on from a saga from which nothing can go on is refused, and so is one that takes
-// over what is no outcome of a step of the top level.
+// A start that goes on from a saga from which nothing can go on is refused, and so is one that
+// takes over what is no outcome of a step of the top level.
 func TestImpossibleRetries(t *testing.T) {
 	p := play(t, map[string]string{"definition": fourEffects, "input": "null", "script": undoRefused})
 	plan := p.m.PlanRetry("d")

@@ -78,8 +78,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// A start keeps the latest time that it may be if a wait begins with it: the saga's timeout, or that
-// for a session's first process.
+// A start keeps the latest time that it may be if a wait begins with it: the saga's timeout, or
+// that for a session's first process.
 func TestLatestTimeOfAStart(t *testing.T) {
 	session, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"look@1"}}, dsl.Options{Kinds: kinds.All(), Actions: actionsOf("action: look\nagents: auto\nhttp: GET http://w/look\n")})
 	if errs != nil {

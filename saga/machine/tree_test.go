@@ -279,8 +279,8 @@ func TestPartOfAChild(t *testing.T) {
 	}
 }
 
-// The reports of a child about its work and about its undo are booked as what they add, and a replay
-// finds in the outcomes what was reported.
+// The reports of a child about its work and about its undo are booked as what they add, and a
+// replay finds in the outcomes what was reported.
 func TestReportsAreBooked(t *testing.T) {
 	p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}}\n  - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none}\n", "null")
 	for _, c := range []struct {
@@ -384,8 +384,8 @@ func TestRaiseOfAChild(t *testing.T) {
 	}
 }
 
-// A child that does not exist yet costs nothing if its start was not sent. An undo that was not sent
-// releases nothing of what the child may still cost, unless there is no such child.
+// A child that does not exist yet costs nothing if its start was not sent. An undo that was not
+// sent releases nothing of what the child may still cost, unless there is no such child.
 func TestReportsThatDidNotCome(t *testing.T) {
 	p := byHand(t, "saga: top\nbudget: {amount: 1.00 USD, tokens: 1000}\nsteps:\n  - {id: kid, run: kid, budget: {amount: 0.60 USD, tokens: 600}}\n  - {id: pay, http: \"POST http://w/pay\", body: {}, compensate: none}\n", "null")
 	check := func(when, money string, tokens int64) {
@@ -407,8 +407,9 @@ func TestReportsThatDidNotCome(t *testing.T) {
 	check("it does not exist", "0.00", 0)
 }
 
-// A child asks a person for more tokens if its parent has reserved enough for one more attempt, with
-// all that was used and is still reserved. Otherwise nobody can raise its budget, and the step fails.
+// A child asks a person for more tokens if its parent has reserved enough for one more attempt,
+// with all that was used and is still reserved. Otherwise nobody can raise its budget, and the step
+// fails.
 func TestChildAsksForTokens(t *testing.T) {
 	ask := func(id, keys string) string {
 		return "  - {id: " + id + ", llm: {model: unpriced, prompt: hello, max_tokens: 8}, on_error: continue" + keys + "}\n"

@@ -199,8 +199,8 @@ steps:
 	}
 }
 
-// A saga undoes another one only if that has succeeded, does not undo a third one, and its window is
-// not over.
+// A saga undoes another one only if that has succeeded, does not undo a third one, and its window
+// is not over.
 func TestBeginningOfAnUndo(t *testing.T) {
 	const src = "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, compensate: {http: \"DELETE http://w/a\", undo_within: 1h}}\n"
 	done := byHand(t, src, "null")

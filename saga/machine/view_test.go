@@ -114,8 +114,8 @@ func TestStepStatus(t *testing.T) {
 	}
 }
 
-// Steps inside blocks are listed whether or not they were reached. Those that the saga passes by are
-// skipped, and those that it may still reach are pending. Templates see the same statuses.
+// Steps inside blocks are listed whether or not they were reached. Those that the saga passes by
+// are skipped, and those that it may still reach are pending. Templates see the same statuses.
 func TestStatusOfUnreachedSteps(t *testing.T) {
 	const src = `saga: x
 input: {way: string, skip: boolean}
