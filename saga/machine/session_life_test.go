@@ -192,7 +192,7 @@ func TestSessionLostAndFound(t *testing.T) {
 			}
 			h.wait()
 			check("lost", saga.Stuck, 1, true)
-			if h.now != left.Add(time.Minute) {
+			if !h.now.Equal(left.Add(time.Minute)) {
 				t.Errorf("lost at %s, want %s", h.now, left.Add(time.Minute))
 			}
 			h.commands(back)
