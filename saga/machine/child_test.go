@@ -279,3 +279,16 @@ steps:
 		t.Errorf("%v are cancelled, want %s", ids, want)
 	}
 }
+
+// A child that was not started because its parent had ended by then never exists, whatever became
+// of the requests before.
+func TestNoChildOfAnEndedParent(t *testing.T) {
+	p := byHand(t, "saga: top\nsteps:\n  - {id: kid, run: kid}\n", "null")
+	p.reply("kid", "connection")
+	p.wait()
+	p.must("", saga.Cancel{})
+	p.ends("kid", journal.Do, saga.Answer{Code: saga.CodeParentEnded, Final: true})
+	if p.m.Status() != saga.Compensated || len(p.open) > 0 {
+		t.Errorf("%s, %v\n%s", p.m.Status(), p.open, p.out.String())
+	}
+}
