@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -453,6 +454,19 @@ func TestCostOfChildren(t *testing.T) {
 		p.report("kid", journal.Do, c.cost)
 		if d := cmp.Diff(c.want, p.m.Cost().Children); d != "" {
 			t.Errorf("%+v (-want +got):\n%s", c.cost.Child, d)
+		}
+	}
+}
+
+// The outcome of a child that has used no tokens, and had none reserved, says nothing of tokens.
+func TestReportWithoutTokens(t *testing.T) {
+	for tokens, want := range map[int64]bool{0: false, 7: true} {
+		p := byHand(t, "saga: top\nsteps:\n  - {id: kid, run: kid}\n", "null")
+		p.report("kid", journal.Do, spent("0", tokens))
+		for _, r := range p.records {
+			if r.Kind == journal.Outcome && bytes.Contains(r.Data, []byte(`"tokens"`)) != want {
+				t.Errorf("with %d tokens: %s", tokens, r.Data)
+			}
 		}
 	}
 }
