@@ -1,15 +1,11 @@
 package machine_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"recourse/saga"
-	"recourse/saga/dsl"
-	"recourse/saga/kinds"
-	"recourse/saga/machine"
 )
 
 // asking plays a saga whose steps may ask models.
@@ -112,23 +108,14 @@ steps:
 // patched checks whether a budget would be refused.
 func patched(t *testing.T, h *hand, b saga.BudgetData, refused string) {
 	t.Helper()
-	_, err := h.m.Validate(h.m.ID(), saga.Command{Do: saga.Patch{Budget: &b}})
-	got := ""
-	if no, ok := errors.AsType[*machine.Refusal](err); ok {
-		got = no.Title
-	}
-	if got != refused {
-		t.Errorf("%+v: %v, want %q", b, err, refused)
+	if no := h.refusalOf(saga.Patch{Budget: &b}); no.Title != refused {
+		t.Errorf("%+v: %v, want %q", b, no, refused)
 	}
 }
 
 // A session has the currency of the budget that it was opened with.
 func TestCurrencyOfASession(t *testing.T) {
-	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"look@1"}}, dsl.Options{Kinds: kinds.All(), Actions: actionsOf("action: look\nagents: auto\nhttp: GET http://w/look\n")})
-	if errs != nil {
-		t.Fatal(errs)
-	}
-	h := started(t, def, parentID, machine.StartOptions{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}})
+	h := sessionOf(t, saga.SessionData{Actions: []string{"look@1"}}, "action: look\nagents: auto\nhttp: GET http://w/look\n", limits("1.00", 0))
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "EUR"}, "the saga's currency is USD")
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "USD"}, "")
 }

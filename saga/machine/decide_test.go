@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/dsl"
-	"recourse/saga/kinds"
 	"recourse/saga/machine"
 )
 
@@ -23,15 +20,6 @@ func (h *hand) sent() string {
 		paths = append(paths, s.Path)
 	}
 	return strings.Join(paths, " ")
-}
-
-// refusedAs returns the code with which a command would be refused; "" if it would not.
-func (h *hand) refusedAs(path string, do saga.Operation) string {
-	_, err := h.m.Validate(h.m.ID(), saga.Command{Do: do, Path: path})
-	if no, ok := errors.AsType[*machine.Refusal](err); ok {
-		return no.Code
-	}
-	return ""
 }
 
 // As long as the pivot may be taking effect, the saga has no timeout, and nobody can cancel it.
@@ -55,7 +43,7 @@ func TestPivotInFlight(t *testing.T) {
 				w, ok := d.(machine.WakeAt)
 				return ok && w.Woke.Path == ""
 			})
-			no := h.refusedAs("", saga.Cancel{})
+			no := h.refusalOf(saga.Cancel{}).Code
 			if ends == tt.reached || (no == "past_pivot") != tt.reached {
 				t.Errorf("its timeout ends it: %v; a cancel is refused with %q\n%s", ends, no, h.out.String())
 			}
@@ -91,12 +79,8 @@ steps:
 	if s := ask.sent(); s != "d b c" {
 		t.Errorf("with the higher budget: %s", s)
 	}
-	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"buy@1", "tip@1"}, OnExceed: saga.ExceedAsk}, dsl.Options{Kinds: kinds.All(),
-		Actions: actionsOf("action: buy\nagents: auto\nhttp: POST http://w/buy\nbody: {}\ncost: 1.50 USD\n---\naction: tip\nagents: auto\nhttp: POST http://w/tip\nbody: {}\ncost: 0.20 USD\n")})
-	if errs != nil {
-		t.Fatal(errs)
-	}
-	s := started(t, def, parentID, machine.StartOptions{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}})
+	s := sessionOf(t, saga.SessionData{Actions: []string{"buy@1", "tip@1"}, OnExceed: saga.ExceedAsk},
+		"action: buy\nagents: auto\nhttp: POST http://w/buy\nbody: {}\ncost: 1.50 USD\n---\naction: tip\nagents: auto\nhttp: POST http://w/tip\nbody: {}\ncost: 0.20 USD\n", limits("1.00", 0))
 	s.must("", saga.Attach{Token: "x"}, saga.CallAction{Life: 1, Action: "buy"}, saga.CallAction{Life: 1, Action: "tip"})
 	if s.sent() != "tip[0]" || !s.m.WaitsForRaise("buy[0]") {
 		t.Errorf("of a session: %s\n%s", s.sent(), s.out.String())

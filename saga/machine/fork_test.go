@@ -17,8 +17,6 @@ import (
 	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/dsl"
-	"recourse/saga/kinds"
 	"recourse/saga/machine"
 )
 
@@ -744,12 +742,7 @@ func TestForkOfNothing(t *testing.T) {
 // being undone, and has done a step itself. All else that it has begun has no outcome yet.
 func agentSession(t *testing.T) *hand {
 	t.Helper()
-	def, errs := dsl.Session(&saga.SessionData{Name: "s", Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxParallel: 2},
-		dsl.Options{Kinds: kinds.All(), Actions: actionsOf(sessionActions)})
-	if errs != nil {
-		t.Fatal(errs)
-	}
-	h := started(t, def, parentID, machine.StartOptions{})
+	h := sessionOf(t, saga.SessionData{Actions: []string{"refund@1", "book@1", "look@1", "drop@1"}, MaxParallel: 2}, sessionActions, nil)
 	h.must("", saga.Attach{Token: "aa"}, callOf(1, "refund", "A"))
 	h.reply("refund[0]", `200 {"id":1}`)
 	h.must("", callOf(1, "look", "A"))

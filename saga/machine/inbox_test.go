@@ -5,20 +5,13 @@ import (
 	"testing"
 
 	"recourse/saga"
-	"recourse/saga/dsl"
-	"recourse/saga/kinds"
-	"recourse/saga/machine"
 )
 
 // aSession plays a session with one action, go, and attaches its first process.
 func aSession(t *testing.T, d saga.SessionData) *hand {
 	t.Helper()
-	d.Name, d.Actions = "s", []string{"go@1"}
-	def, errs := dsl.Session(&d, dsl.Options{Kinds: kinds.All(), Actions: actionsOf("action: go\nagents: auto\nhttp: POST http://w/go\nbody: {}\ncompensate: {http: \"DELETE http://w/go\"}\n")})
-	if errs != nil {
-		t.Fatal(errs)
-	}
-	h := started(t, def, parentID, machine.StartOptions{})
+	d.Actions = []string{"go@1"}
+	h := sessionOf(t, d, "action: go\nagents: auto\nhttp: POST http://w/go\nbody: {}\ncompensate: {http: \"DELETE http://w/go\"}\n", nil)
 	h.must("", saga.Attach{Token: "one"})
 	return h
 }

@@ -111,8 +111,8 @@ steps:
 	}
 }
 
-// What is wrong whatever the unknown values will be is reported at its step: a key that cannot be
-// sent, and an input that its action refuses. Where the value is unknown, nothing is wrong yet.
+// A plan reports at its step a key that cannot be sent, and an input that its action refuses. A
+// value that is not known yet may be right, so nothing is reported.
 func TestPlanOfWrongValues(t *testing.T) {
 	action := actionsOf("action: refund\ninput: {amount: number}\nhttp: POST https://pay.example/refunds\nbody: {amount: \"${input.amount}\"}\nin_doubt: retry\n")
 	const put = "http: \"PUT https://a.example/1\", compensate: none, "

@@ -131,7 +131,7 @@ func TestImpossibleRetries(t *testing.T) {
 	}
 }
 
-// What cannot be retried from says which step to name instead.
+// A refusal of a retry names the step from which the saga can be retried instead.
 func TestRetryFromAnotherStep(t *testing.T) {
 	m := play(t, map[string]string{"definition": fourEffects, "input": "null", "script": undoRefused}).m
 	for from, want := range map[string]string{

@@ -480,7 +480,7 @@ func prefixes(t *testing.T, def *saga.Definition, id uuid.UUID, records []journa
 		if d := cmp.Diff(once.Decide(), inc.Decide(), sends); d != "" {
 			t.Errorf("decisions after %d records (-at once +one by one):\n%s", i+1, d)
 		}
-		// What is carried out at once is decided alone, because what follows it may depend on it.
+		// A decision that is carried out at once comes alone: what follows may depend on it.
 		if at := slices.IndexFunc(inc.Decide(), acts); at >= 0 && slices.ContainsFunc(inc.Decide()[at+1:], acts) {
 			t.Errorf("several records at once after %d records: %+v", i+1, inc.Decide())
 		}

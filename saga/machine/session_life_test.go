@@ -40,27 +40,24 @@ agents: {limits: [{calls: 2}]}
 http: GET https://pay.example/payments
 `
 
-// agentHand starts a session whose requests are answered by hand, and attaches its first process.
-func agentHand(t *testing.T, d saga.SessionData) *hand {
+// sessionOf plays a session, whose requests are answered by hand.
+func sessionOf(t *testing.T, d saga.SessionData, actions string, budget *saga.BudgetData) *hand {
 	t.Helper()
-	d.Name, d.Actions = "clerk", []string{"pay@1", "mail@1", "look@1"}
-	def, errs := dsl.Session(&d, dsl.Options{Kinds: kinds.All(), Actions: actionsOf(agentActions)})
+	d.Name = "clerk"
+	def, errs := dsl.Session(&d, dsl.Options{Kinds: kinds.All(), Actions: actionsOf(actions)})
 	if errs != nil {
 		t.Fatal(errs)
 	}
-	h := started(t, def, parentID, machine.StartOptions{})
-	h.commands(saga.Attach{Token: "one"})
-	return h
+	return started(t, def, parentID, machine.StartOptions{Budget: budget})
 }
 
-// commands carries out commands of the agent, none of which is refused.
-func (h *hand) commands(list ...saga.Operation) {
-	h.t.Helper()
-	for _, o := range list {
-		if err := h.do(saga.Command{Do: o}); err != nil {
-			h.t.Fatalf("%+v: %v\n%s", o, err, h.out.String())
-		}
-	}
+// agentHand starts a session whose requests are answered by hand, and attaches its first process.
+func agentHand(t *testing.T, d saga.SessionData) *hand {
+	t.Helper()
+	d.Actions = []string{"pay@1", "mail@1", "look@1"}
+	h := sessionOf(t, d, agentActions, nil)
+	h.must("", saga.Attach{Token: "one"})
+	return h
 }
 
 // leave ends the lease of the session's process.
@@ -72,15 +69,6 @@ func (h *hand) leave() {
 	}
 	h.write(d)
 	h.run()
-}
-
-// flying lists the requests without an answer.
-func (h *hand) flying() string {
-	paths := make([]string, 0, len(h.open))
-	for _, s := range h.open {
-		paths = append(paths, s.Path)
-	}
-	return strings.Join(paths, " ")
 }
 
 func payment(life int, amount string) saga.CallAction {
@@ -99,17 +87,17 @@ func askModel(life int, identity string) saga.AskModel {
 // a model, or wants a person to approve neither counts nor waits.
 func TestSessionParallel(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxParallel: 2})
-	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), payment(1, "2"), payment(1, "3"))
-	if got, want := h.flying(), "llm[0] pay[0] pay[1]"; got != want {
+	h.must("", askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), payment(1, "2"), payment(1, "3"))
+	if got, want := h.sent(), "llm[0] pay[0] pay[1]"; got != want {
 		t.Fatalf("in flight: %s, want %s\n%s", got, want, h.out.String())
 	}
-	h.commands(askModel(1, "r"), payment(1, "60"), saga.BeginStep{Life: 1, ID: "mail", OwnData: ownSteps["mail"]})
-	if got, want := h.flying(), "llm[0] pay[0] pay[1] llm[1]"; got != want || len(h.m.Inbox()) != 1 || !h.m.OwnBegun("mail") {
+	h.must("", askModel(1, "r"), payment(1, "60"), saga.BeginStep{Life: 1, ID: "mail", OwnData: ownSteps["mail"]})
+	if got, want := h.sent(), "llm[0] pay[0] pay[1] llm[1]"; got != want || len(h.m.Inbox()) != 1 || !h.m.OwnBegun("mail") {
 		t.Fatalf("in flight: %s, want %s; asked: %d\n%s", got, want, len(h.m.Inbox()), h.out.String())
 	}
 	h.reply("llm[0]", "500 {}")
 	h.reply("pay[1]", `200 {"id":1}`)
-	if got, want := h.flying(), "pay[0] llm[1] pay[2]"; got != want {
+	if got, want := h.sent(), "pay[0] llm[1] pay[2]"; got != want {
 		t.Errorf("in flight: %s, want %s\n%s", got, want, h.out.String())
 	}
 }
@@ -141,17 +129,17 @@ func TestSessionLeases(t *testing.T) {
 	check("the first life", true, 1, 0)
 	h.leave()
 	check("its lease has ended", false, 1, 1)
-	h.commands(saga.Attach{Token: "one"})
+	h.must("", saga.Attach{Token: "one"})
 	check("the same process again", true, 2, 1)
 	h.leave()
-	h.commands(saga.Attach{Token: "one"})
+	h.must("", saga.Attach{Token: "one"})
 	check("the same process once more", true, 3, 2)
-	h.commands(saga.Attach{Token: "two", Previous: "one"}, saga.Attach{Token: "three", Previous: "two"})
+	h.must("", saga.Attach{Token: "two", Previous: "one"}, saga.Attach{Token: "three", Previous: "two"})
 	check("two processes later", true, 5, 4)
 	if _, ok := h.m.EndLife(3, string(journal.TaskExpired), h.now); ok {
 		t.Error("the end of an earlier lease ends the last life")
 	}
-	h.commands(saga.Cancel{})
+	h.must("", saga.Cancel{})
 	check("aborted", false, 5, 5)
 
 	plain := byHand(t, "saga: x\nsteps: [{id: go, signal: go}]\n", "null").m
@@ -195,7 +183,7 @@ func TestSessionLostAndFound(t *testing.T) {
 			if !h.now.Equal(left.Add(time.Minute)) {
 				t.Errorf("lost at %s, want %s", h.now, left.Add(time.Minute))
 			}
-			h.commands(back)
+			h.must("", back)
 			_, _, gone := h.m.Gone()
 			if _, attached := back.(saga.Attach); gone == attached {
 				t.Errorf("the process is gone: %v", gone)
@@ -209,12 +197,12 @@ func TestSessionLostAndFound(t *testing.T) {
 // with time.
 func TestSessionLostAborts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{OnLost: &saga.OnLost{Wait: "1m", Then: saga.AbortSession}})
-	h.commands(payment(1, "1"), payment(1, "2"))
+	h.must("", payment(1, "1"), payment(1, "2"))
 	h.reply("pay[0]", `200 {"id":1}`)
 	h.reply("pay[1]", "503 {}")
 	h.wait()
-	if h.flying() != "pay[1]" || h.m.Closed() {
-		t.Fatalf("in flight: %s, %s\n%s", h.flying(), h.m.Status(), h.out.String())
+	if h.sent() != "pay[1]" || h.m.Closed() {
+		t.Fatalf("in flight: %s, %s\n%s", h.sent(), h.m.Status(), h.out.String())
 	}
 	h.reply("pay[1]", "400 {}")
 	h.leave()
@@ -228,11 +216,11 @@ func TestSessionLostAborts(t *testing.T) {
 // A person who approves a call sees the last request to a model that was answered.
 func TestSessionApprovalShowsRequest(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(askModel(1, "q"), askModel(1, "r"), askModel(1, "s"))
+	h.must("", askModel(1, "q"), askModel(1, "r"), askModel(1, "s"))
 	for _, path := range []string{"llm[0]", "llm[1]"} {
 		h.ends(path, "", saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"whole":true}`), Content: []byte("yes")})
 	}
-	h.commands(payment(1, "60"))
+	h.must("", payment(1, "60"))
 	if shown := string(h.m.Inbox()[0].Shown); !strings.Contains(shown, `"last_ask":{"step":"llm[1]"`) {
 		t.Error(shown)
 	}
@@ -252,7 +240,7 @@ func TestRequestsOverTheBudget(t *testing.T) {
 			t.Fatal(errs)
 		}
 		h := started(t, def, parentID, machine.StartOptions{Budget: &saga.BudgetData{Amount: "0.01", Currency: "USD"}})
-		h.commands(saga.Attach{Token: "one"})
+		h.must("", saga.Attach{Token: "one"})
 		ask := askModel(1, "q")
 		ask.Input = json.RawMessage(`{"route":"openai/chat/completions","model":"large","max_output":100000}`)
 		_, _, no := h.m.AskModel(uuid.Nil, ask)
@@ -265,7 +253,7 @@ func TestRequestsOverTheBudget(t *testing.T) {
 // A session makes as many calls and requests to models as it may, and the next one is refused.
 func TestSessionCounts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{MaxCalls: 2, MaxAsks: 2})
-	h.commands(payment(1, "1"), payment(1, "2"), askModel(1, "q"), askModel(1, "r"))
+	h.must("", payment(1, "1"), payment(1, "2"), askModel(1, "q"), askModel(1, "r"))
 	for _, o := range []saga.Operation{payment(1, "3"), askModel(1, "s")} {
 		if err := h.do(saga.Command{Do: o}); codeOf(err) != "limit" {
 			t.Errorf("%T: %v", o, err)
@@ -274,12 +262,12 @@ func TestSessionCounts(t *testing.T) {
 	// The policies of actions read how many there are.
 	h = agentHand(t, saga.SessionData{})
 	for n := range 12 {
-		h.commands(payment(1, strconv.Itoa(n)))
+		h.must("", payment(1, strconv.Itoa(n)))
 	}
 	if len(h.m.Inbox()) > 0 {
 		t.Error("a person is asked too early")
 	}
-	h.commands(payment(1, "12"))
+	h.must("", payment(1, "12"))
 	if list := h.m.Inbox(); len(list) != 1 || list[0].Path != "pay[12]" {
 		t.Errorf("a person is asked for %+v\n%s", list, h.out.String())
 	}
@@ -300,7 +288,7 @@ func codeOf(err error) string {
 // goes on, and only once. The session is not committed before the undo has ended.
 func TestSessionUndo(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(payment(1, "1"), payment(1, "2"), mailOf(1, "", "A", "x"), saga.CallAction{Life: 1, Action: "look"})
+	h.must("", payment(1, "1"), payment(1, "2"), mailOf(1, "", "A", "x"), saga.CallAction{Life: 1, Action: "look"})
 	h.reply("pay[0]", `200 {"id":1}`)
 	h.reply("mail[0]", "200 {}")
 	h.reply("look[0]", "200 {}")
@@ -325,7 +313,7 @@ func TestSessionUndo(t *testing.T) {
 	}
 	h.reply("pay[0]", "200 {}")
 	undo("pay[0]", "nothing_to_undo") // after that
-	h.commands(saga.CommitSession{Life: 1})
+	h.must("", saga.CommitSession{Life: 1})
 	if h.m.Status() != saga.Succeeded {
 		t.Errorf("%s\n%s", h.m.Status(), h.out.String())
 	}
@@ -336,7 +324,7 @@ func TestSessionUndo(t *testing.T) {
 func TestAbortDuringAnUndo(t *testing.T) {
 	for answer, want := range map[string]saga.Status{"200 {}": saga.Compensated, "timeout": saga.Stuck} {
 		h := agentHand(t, saga.SessionData{})
-		h.commands(payment(1, "1"))
+		h.must("", payment(1, "1"))
 		h.reply("pay[0]", `200 {"id":1}`)
 		h.must("pay[0]", saga.UndoCall{Life: 1})
 		h.must("", saga.Cancel{})
@@ -354,7 +342,7 @@ func TestAbortDuringAnUndo(t *testing.T) {
 // call for each order.
 func TestIDsOfCalls(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(mailOf(1, "m", "A", "x"), mailOf(1, "", "B", "x"))
+	h.must("", mailOf(1, "m", "A", "x"), mailOf(1, "", "B", "x"))
 	for _, c := range []struct {
 		call saga.CallAction
 		want string
@@ -373,7 +361,7 @@ func TestIDsOfCalls(t *testing.T) {
 // A record of a session that no machine would have written there is refused.
 func TestImpossibleSessionRecords(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(payment(1, "1"), askModel(1, "q"), saga.Attach{Token: "two", Previous: "one"}, payment(2, "2"), payment(2, "3"))
+	h.must("", payment(1, "1"), askModel(1, "q"), saga.Attach{Token: "two", Previous: "one"}, payment(2, "2"), payment(2, "3"))
 	h.reply("pay[0]", `200 {"id":1}`)
 	h.reply("pay[1]", "400 {}")
 	h.reply("pay[2]", "200 {}")

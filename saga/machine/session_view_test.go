@@ -66,7 +66,7 @@ func TestCallViews(t *testing.T) {
 		}
 	}
 	check()
-	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), mailOf(1, "", "A", "x"), payment(1, "2"), payment(1, "60"))
+	h.must("", askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"), mailOf(1, "", "A", "x"), payment(1, "2"), payment(1, "60"))
 	check("pay[0] running none", "mail[0] running none", "pay[1] running none", "pay[2] waiting approval none")
 	unsent := h.key("pay[1]")
 	h.reply("pay[0]", `200 {"id":1}`)
@@ -82,7 +82,7 @@ func TestCallViews(t *testing.T) {
 	if err := h.do(saga.Command{Path: "mail[0]", Do: saga.Resolve{Outcome: "skip"}, Reason: "nobody knows"}); err != nil {
 		t.Fatal(err)
 	}
-	h.commands(payment(1, "3"), payment(1, "4"), payment(1, "5"), mailOf(1, "", "B", "x"))
+	h.must("", payment(1, "3"), payment(1, "4"), payment(1, "5"), mailOf(1, "", "B", "x"))
 	h.reply("pay[3]", `200 {"id":3}`)
 	h.reply("pay[4]", `200 {"id":4}`)
 	h.reply("mail[1]", "200 {}")
@@ -101,10 +101,10 @@ func TestCallViews(t *testing.T) {
 	}
 	check(`pay[0] undone {"id":1} done`, "mail[0] in_doubt timeout none", "pay[1] failed http_400 none", "pay[2] waiting approval none",
 		`pay[3] succeeded {"id":3} available`, `pay[4] succeeded {"id":4} none`, "pay[5] running none", "mail[1] succeeded {} none")
-	h.commands(saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnSucceeded}, payment(1, "6"), payment(1, "7"))
+	h.must("", saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnSucceeded}, payment(1, "6"), payment(1, "7"))
 	check(`pay[0] undone {"id":1} done`, "mail[0] in_doubt timeout none", "pay[1] failed http_400 none", "pay[2] waiting approval none",
 		`pay[3] succeeded {"id":3} available`, `pay[4] succeeded {"id":4} none`, "pay[5] running none", "mail[1] succeeded {} none", "pay[6] running none", "pay[7] running none")
-	h.commands(saga.Cancel{})
+	h.must("", saga.Cancel{})
 	for len(h.open) > 0 {
 		h.reply(h.open[0].Path, `200 {"id":5}`)
 	}
@@ -122,10 +122,10 @@ func (h *hand) key(path string) string {
 	return v.Key
 }
 
-// What is no call has no view of one.
+// Only calls have the view of a call.
 func TestNoCallViews(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"))
+	h.must("", askModel(1, "q"), saga.BeginStep{Life: 1, ID: "note", OwnData: ownSteps["note"]}, payment(1, "1"))
 	if got := h.m.MadeIn("pay[0]"); got != 1 {
 		t.Errorf("pay[0] was made in life %d", got)
 	}
@@ -148,8 +148,8 @@ func TestNoCallViews(t *testing.T) {
 		}
 	}
 	// The agent may do an own step again whose end it does not know.
-	h.commands(saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnInDoubt})
-	h.commands(saga.CallAction{Life: 1, Action: "look"}) // the own step does not count for its limit
+	h.must("", saga.FinishStep{Life: 1, ID: "note", Attempt: 1, Status: saga.OwnInDoubt})
+	h.must("", saga.CallAction{Life: 1, Action: "look"}) // the own step does not count for its limit
 	if got := h.m.OwnStatus("own.note"); got != machine.CallInDoubt {
 		t.Errorf("own.note is %s", got)
 	}
@@ -159,7 +159,7 @@ func TestNoCallViews(t *testing.T) {
 // Sent again it changes nothing. A command that does not fit is refused.
 func TestAskOfCommands(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(payment(1, "1"))
+	h.must("", payment(1, "1"))
 	h.reply("pay[0]", `200 {"id":1}`)
 	plain := byHand(t, "saga: x\nsteps: [{id: go, signal: go}]\n", "null").m
 	message := func(n int) uuid.UUID { return uuid.NewV5(h.m.ID(), "message"+string(rune('a'+n))) }
@@ -225,7 +225,7 @@ func TestAskOfCommands(t *testing.T) {
 // while the calls are undone and after that.
 func TestAskOfAborts(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(payment(1, "1"), payment(1, "2"))
+	h.must("", payment(1, "1"), payment(1, "2"))
 	h.reply("pay[0]", `200 {"id":1}`)
 	check := func(when string, life int, want bool, code string) {
 		t.Helper()
@@ -237,7 +237,7 @@ func TestAskOfAborts(t *testing.T) {
 	check("before", 1, true, "")
 	check("before", 0, true, "")
 	check("before", 2, false, "superseded")
-	h.commands(saga.Cancel{Life: 1})
+	h.must("", saga.Cancel{Life: 1})
 	check("a call is in flight", 1, false, "")
 	h.reply("pay[1]", "400 {}")
 	check("undoing", 1, false, "")
@@ -253,7 +253,7 @@ func TestAskOfAborts(t *testing.T) {
 // one.
 func TestResembles(t *testing.T) {
 	h := agentHand(t, saga.SessionData{})
-	h.commands(mailOf(1, "", "A", "x"), payment(1, "1"), payment(1, "2"), payment(1, "3"), payment(1, "4"), saga.CallAction{Life: 1, Action: "look"})
+	h.must("", mailOf(1, "", "A", "x"), payment(1, "1"), payment(1, "2"), payment(1, "3"), payment(1, "4"), saga.CallAction{Life: 1, Action: "look"})
 	for path, answer := range map[string]string{"mail[0]": "200 {}", "pay[0]": "400 {}", "pay[1]": `200 {"id":1}`, "pay[2]": `200 {"id":2}`, "pay[3]": `200 {"id":3}`, "look[0]": "200 {}"} {
 		h.reply(path, answer)
 	}
@@ -263,7 +263,7 @@ func TestResembles(t *testing.T) {
 	h.reply("pay[1]", "200 {}")
 	ask := askModel(2, "q")
 	ask.Diverged = &saga.Divergence{From: "llm[0]", Pointer: "/messages"}
-	h.commands(saga.Attach{Token: "two", Previous: "one"}, ask, payment(2, "5"))
+	h.must("", saga.Attach{Token: "two", Previous: "one"}, ask, payment(2, "5"))
 	for _, c := range []struct {
 		action string
 		life   int
@@ -291,15 +291,15 @@ func TestResembles(t *testing.T) {
 	}
 	call := payment(2, "6")
 	call.Resembles = "pay[2]"
-	h.commands(call)
+	h.must("", call)
 	if err := h.do(saga.Command{Path: "pay[5]", Do: saga.Resolve{Outcome: saga.SameEffect}, Reason: "the same order"}); err != nil {
 		t.Fatal(err)
 	}
-	// Who asks for the call has asked for the one that answers it, and the call has ended.
+	// The call has ended, so a comparison with it leads to the call that answers it.
 	if got := h.m.Resembles("pay", 3, func(path string) bool { return path == "pay[5]" }); got != "pay[3]" {
 		t.Errorf("after the comparison: %s", got)
 	}
 	h.reply("llm[0]", "200 {}")
 	h.reply("pay[4]", "200 {}")
-	h.commands(saga.CommitSession{Life: 2})
+	h.must("", saga.CommitSession{Life: 2})
 }

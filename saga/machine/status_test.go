@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"recourse/journal"
 	"recourse/saga"
 )
 
@@ -63,25 +62,17 @@ func TestStatusOfASession(t *testing.T) {
 			t.Errorf("%s: %s, want %s\n%s", when, got, want, h.out.String())
 		}
 	}
-	leave := func() {
-		d, ok := h.m.EndLife(h.m.LeaseTask().Attempt, string(journal.TaskExpired), h.now)
-		if !ok {
-			t.Fatal("there is no lease")
-		}
-		h.write(d)
-		h.run()
-	}
 	check("attached", saga.Running)
 	h.must("", saga.BeginStep{Life: 1, ID: "note", OwnData: saga.OwnData{Effect: saga.NoEffect, InDoubt: saga.RetrySame}})
 	check("an own step has begun", saga.Running)
-	leave()
+	h.leave()
 	check("without a process, during its own step", saga.Waiting)
 	h.must("", saga.Attach{Token: "two", Previous: "one"}, saga.BeginStep{Life: 2, ID: "note", OwnData: saga.OwnData{Effect: saga.NoEffect, InDoubt: saga.RetrySame}},
 		saga.FinishStep{Life: 2, ID: "note", Attempt: 2, Status: saga.OwnSucceeded})
-	leave()
+	h.leave()
 	check("without a process", saga.Waiting)
 	h.must("", saga.Attach{Token: "three", Previous: "two"}, saga.CallAction{Life: 3, Action: "go"})
-	leave()
+	h.leave()
 	check("without a process, during a call", saga.Running)
 	h.now = h.now.Add(time.Hour)
 	h.wait()

@@ -161,8 +161,8 @@ func TestPlanUndo(t *testing.T) {
 	}
 }
 
-// What is undone and cannot be rendered now, or depends on a condition, has a note. The other
-// requests are shown.
+// The plan of an undo shows each request. It has a note instead if the request cannot be rendered
+// now, and also if it depends on a condition.
 func TestNotesOfAnUndo(t *testing.T) {
 	h := byHand(t, `saga: x
 steps:
