@@ -17,10 +17,17 @@ import (
 	"recourse/saga/machine"
 )
 
-// unknown is how much later than its record's time an answer without a retry is taken to have come.
-// A retry may have been too late for a deadline or the key's window only by its jitter, or by what
-// the node did not know of the store's clock, and the journal has neither.
+// unknown is how much later than its record's time an answer without a retry may have come: a node
+// takes the latest time at which it can have come, as far as it knows the store's clock, and the
+// journal does not have this time.
 const unknown = 2 * time.Second
+
+// timing is a time at which an answer may have come, and the random number for the jitter of the
+// retry after it. A retry may have been too late for a deadline or the key's window only by them.
+type timing struct {
+	at     time.Time
+	random uint64
+}
 
 // answer lets the definition judge the recorded answer to a request, and appends the outcome.
 func (r *run) answer(s machine.Send, rec *journal.Record) error {
@@ -45,20 +52,31 @@ func (r *run) answer(s machine.Send, rec *journal.Record) error {
 	if _, check := saga.SplitQuery(s.Path); check || !ok {
 		return r.append(machine.Draft{Kind: journal.Outcome, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Generation: s.Generation, Class: rec.Class, Data: d})
 	}
-	at, random := r.now.Add(unknown), uint64(math.MaxUint64)
 	a.RetryAfter = retry.After(a.Headers["retry-after"], rec.At)
+	times := []timing{{r.now.Add(unknown), math.MaxUint64}, {r.now, math.MaxUint64}, {r.now, 0}}
 	if d.RetryAt != nil {
 		// The delay is then the recorded one, jitter included.
-		at, a.RetryAfter = r.now, max(0, d.RetryAt.Sub(r.now))
+		times, a.RetryAfter = times[1:], max(0, d.RetryAt.Sub(r.now))
 	}
 	if d.Next == saga.NextRetry {
-		random = 0
+		times = times[1:]
 	}
-	draft, err := r.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, at, random)
-	if err != nil {
-		return err
+	// Of the times that are possible, the answer came at one after which the saga did what the
+	// journal says.
+	var first machine.Draft
+	for i, t := range times {
+		draft, err := r.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, t.at, t.random)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			first = draft
+		}
+		if now, ok := draft.Data.(saga.OutcomeData); ok && now.Next == d.Next {
+			return r.append(draft)
+		}
 	}
-	return r.append(draft)
+	return r.append(first)
 }
 
 // classOf returns the class of the answer itself. A refusal after an attempt in doubt is recorded

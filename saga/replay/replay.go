@@ -42,6 +42,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/history"
+	"recourse/saga/machine"
 )
 
 // Verdict is the result of a replay in one word.
@@ -142,25 +143,25 @@ func Against(def *saga.Definition, id uuid.UUID, records []journal.Record, o Opt
 
 // recording is a journal, prepared for being replayed.
 type recording struct {
-	started  saga.StartedData
-	end      End
-	first    *journal.Record
-	intents  map[attempt]*journal.Record
-	outcomes map[attempt]*journal.Record
-	awaited  map[string][]*saga.Awaited   // what steps waited for, by path, in order
-	events   map[string]json.RawMessage   // the events of emit steps, by path
-	order    []attempt                    // the attempts with a request, in the journal's order
-	inputs   []*input                     // in the journal's order
-	times    map[moment][]*journal.Record // the records that are not used up, by what they say
-	asked    []string                     // the paths of waits, in the journal's order
-	emitted  []string                     // the paths of emit steps, in the journal's order
-	costs    []string                     // of the outcomes
-	timers   map[timer][]*journal.Record  // that fired and are not used up
-	refused  map[int64]bool               // the seqs of commands that were refused
-	planned  map[plannedTimer]bool        // the timers that the saga has set, whether they fired or not
-	latest   map[int64]*saga.Time         // from when the waits of records count, by seq
-	records  int                          // how many there are
-	bytes    int                          // of their data
+	started   saga.StartedData
+	end       End
+	first     *journal.Record
+	intents   map[attempt]*journal.Record
+	outcomes  map[attempt]*journal.Record
+	awaited   map[string][]*saga.Awaited   // what steps waited for, by path, in order
+	events    map[string]json.RawMessage   // the events of emit steps, by path
+	order     []attempt                    // the attempts with a request, in the journal's order
+	inputs    []*input                     // in the journal's order
+	times     map[moment][]*journal.Record // the records that are not used up, by what they say
+	asked     []string                     // the paths of waits, in the journal's order
+	emitted   []string                     // the paths of emit steps, in the journal's order
+	costs     []string                     // of the outcomes
+	timers    map[timer][]*journal.Record  // that fired and are not used up
+	planned   map[plannedTimer]bool        // the timers that the saga has set, whether they fired or not
+	heldUntil map[string]bool              // the paths of steps that are held until a time that no record has
+	latest    map[int64]*saga.Time         // from when the waits of records count, by seq
+	records   int                          // how many there are
+	bytes     int                          // of their data
 }
 
 // attempt identifies an attempt of a track.
@@ -203,13 +204,14 @@ type input struct {
 	*journal.Record
 	command saga.Command
 	message uuid.UUID
+	refused *machine.Draft // its record, if it was refused; it changes only the time
 	done    bool
 }
 
 func read(records []journal.Record) (*recording, error) {
 	r := &recording{
 		intents: make(map[attempt]*journal.Record), outcomes: make(map[attempt]*journal.Record), awaited: make(map[string][]*saga.Awaited),
-		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), refused: make(map[int64]bool), planned: make(map[plannedTimer]bool),
+		events: make(map[string]json.RawMessage), times: make(map[moment][]*journal.Record), timers: make(map[timer][]*journal.Record), planned: make(map[plannedTimer]bool), heldUntil: make(map[string]bool),
 		latest: make(map[int64]*saga.Time),
 	}
 	var err error
@@ -243,9 +245,19 @@ func (r *recording) add(rec *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	if d, ok := data.(*saga.CommandData); ok && d.Rejected != nil {
-		r.refused[rec.Seq] = true
-		return nil //nolint:nilerr // the refusal is part of what is replayed
+	switch d := data.(type) {
+	case *saga.SignalData:
+		message, _ := uuid.FromString(d.Message)
+		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: saga.Command{Do: saga.Signal{Name: d.Name, Data: d.Payload}, Actor: d.Actor, At: rec.At}})
+		return nil
+	case *saga.CommandData:
+		message, _ := uuid.FromString(d.Message)
+		in := &input{Record: rec, message: message, command: commandOf(rec, d)}
+		if d.Rejected != nil {
+			in.refused = &machine.Draft{Kind: rec.Kind, Path: rec.Path, Way: rec.Way, Data: *d}
+		}
+		r.inputs = append(r.inputs, in)
+		return nil
 	}
 	at := attempt{rec.Path, rec.Way, rec.Attempt}
 	when := moment{rec.Kind, at}
@@ -274,28 +286,16 @@ func (r *recording) add(rec *journal.Record) error {
 	case *saga.DecidedData: // a status check may follow at once
 		r.latest[rec.Seq] = d.Latest
 		r.plan(rec.Path, &saga.Time{Time: rec.At})
+		if d.Next == saga.NextHold {
+			r.heldUntil[rec.Path] = true
+		}
 	case *saga.WokeData:
 		key := timer{rec.Path, rec.Way, d.Timer}
 		r.timers[key] = append(r.timers[key], rec)
-	case *saga.SignalData:
-		message, _ := uuid.FromString(d.Message)
-		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: saga.Command{Do: saga.Signal{Name: d.Name, Data: d.Payload}, Actor: d.Actor, At: rec.At}})
-	case *saga.CommandData:
-		message, _ := uuid.FromString(d.Message)
-		r.inputs = append(r.inputs, &input{Record: rec, message: message, command: commandOf(rec, d)})
 	case *saga.FinishedData:
 		r.end = End{Status: d.Status, Reason: d.Reason, Output: d.Output, Residual: d.Residual}
 	}
 	return nil
-}
-
-// after returns the seq of the next record after a place that says something.
-func (r *recording) after(place int64) int64 {
-	place++
-	for r.refused[place] {
-		place++
-	}
-	return place
 }
 
 // commandOf returns the command of a record. Its Do is nil for a command that a replay does not

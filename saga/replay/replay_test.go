@@ -1,9 +1,11 @@
 package replay_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,8 +46,9 @@ func parse(t *testing.T, src string) *saga.Definition {
 
 // record runs a definition and returns its journal. Each path's answers are used up in their order;
 // without one, the answer is 200 {"id": "x"}. An answer of "late" and a path delays its next resend
-// by an hour, as if no node had run. One of "refused" and a path lets an approval of something that
-// is not shown come first.
+// by an hour, as if no node had run; with "late and refused", a command comes then that is refused.
+// One of "refused" and a path lets an approval of something that is not shown come first. For "late
+// hold" see next.
 func record(t *testing.T, src string, answers map[string][]saga.Answer) []journal.Record {
 	t.Helper()
 	return recordLate(t, 0, src, answers)
@@ -74,6 +77,15 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 		}
 		records = append(records, r)
 	}
+	refuse := func(c saga.Command) {
+		t.Helper()
+		_, err := m.Validate(uuid.NewV5(id, "no"), c)
+		refusal, ok := errors.AsType[*machine.Refusal](err)
+		if !ok {
+			t.Fatalf("the saga accepts %T: %v", c.Do, err)
+		}
+		add(m.Reject(uuid.NewV5(id, "no"), c, refusal), nil)
+	}
 	m.Clock(now.Add(span))
 	add(m.Start(data), nil)
 	for range 200 {
@@ -84,13 +96,18 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 		if len(ds) == 0 {
 			t.Fatalf("the saga waits: %s", m.Status())
 		}
-		switch d := ds[0].(type) {
+		switch d := next(ds, &now, answers).(type) {
 		case machine.Write:
 			add(d.Record, nil)
 		case machine.Dispatch:
 			if list := answers["late "+d.Send.Path]; len(list) > 0 && d.Send.Attempt > 1 { // no node ran
 				answers["late "+d.Send.Path], now = list[1:], now.Add(time.Hour)
 				add(machine.Draft{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: saga.WokeData{Timer: "resend", Due: saga.Time{Time: now}}}, nil)
+				continue
+			}
+			if list := answers["late and refused "+d.Send.Path]; len(list) > 0 && d.Send.Attempt > 1 {
+				answers["late and refused "+d.Send.Path], now = list[1:], now.Add(time.Hour)
+				refuse(saga.Command{Do: saga.Resume{}, Actor: "ann", Trusted: true, At: now})
 				continue
 			}
 			add(d.Intent, nil)
@@ -104,7 +121,9 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 			// An engine, too, takes the latest time at which the answer can have come.
 			add(m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now.Add(span), 1<<63))
 		case machine.WakeAt:
-			now = d.At
+			if d.At.After(now) {
+				now = d.At
+			}
 			add(d.Woke, nil)
 		case machine.Escalate:
 			var do saga.Operation = saga.Approve{Shown: d.Entry.ShownHash}
@@ -116,18 +135,44 @@ func recordLate(t *testing.T, span time.Duration, src string, answers map[string
 				answers["refused "+d.Entry.Path] = list[1:]
 				wrong := c
 				wrong.Do = saga.Approve{Shown: strings.Repeat("0", 64)}
-				_, err := m.Validate(uuid.NewV5(id, "no"), wrong)
-				refusal, ok := errors.AsType[*machine.Refusal](err)
-				if !ok {
-					t.Fatalf("approving something that is not shown: %v", err)
-				}
-				add(m.Reject(uuid.NewV5(id, "no"), wrong, refusal), nil)
+				refuse(wrong)
 			}
 			add(m.Validate(uuid.NewV5(id, "ok"), c))
 		}
 	}
 	t.Fatal("the saga does not end")
 	return nil
+}
+
+// next returns the decision that is carried out next. While an answer of "late hold" is left, no
+// person resumes a step that is held, and when nothing else is to be done, no node runs for an
+// hour. Then all timers are due, and they come first, as in an engine.
+func next(ds []machine.Decision, now *time.Time, answers map[string][]saga.Answer) machine.Decision {
+	var earliest *machine.WakeAt
+	for _, d := range ds {
+		switch d := d.(type) {
+		case machine.WakeAt:
+			if !d.At.After(*now) {
+				return d
+			}
+			if earliest == nil || d.At.Before(earliest.At) {
+				earliest = &d
+			}
+		case machine.Write, machine.Dispatch:
+			if len(answers["late hold"]) > 0 {
+				return d
+			}
+		}
+	}
+	if len(answers["late hold"]) == 0 {
+		return ds[0]
+	}
+	if d, ok := earliest.Woke.Data.(saga.WokeData); ok && d.Timer == saga.TimerHold {
+		delete(answers, "late hold")
+		*now = now.Add(time.Hour)
+		return next(ds, now, answers)
+	}
+	return *earliest
 }
 
 // changed returns the definition with a text replaced, which must be in it.
@@ -323,15 +368,72 @@ steps:
 	}
 }
 
-// A step that was not sent again in time, because no node ran, is not sent again by a replay.
-func TestResentLate(t *testing.T) {
-	for _, policy := range []string{"key_window: 30m", "deadline: 30m", "timeout: 10s"} {
-		src := "saga: calls\ninput: {amount: decimal}\nsteps:\n  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: none}\n"
-		answers := map[string][]saga.Answer{"call": {{Sent: true, Code: "connection"}}, "late call": {{}}}
-		got, err := replay.Against(parse(t, src), id, record(t, src, answers), replay.Options{})
-		if err != nil || got.Verdict != replay.Same || len(answers["late call"]) > 0 {
+// An attempt in doubt came after the key's window, and before the deadline, which it may have
+// passed with the highest jitter, or by what the node did not know of the clock. Then a replay,
+// too, lets a person decide, and does not undo the step.
+func TestBetweenWindowAndDeadline(t *testing.T) {
+	lost := saga.Answer{Sent: true, Code: "connection"}
+	for policy, answers := range map[string][]saga.Answer{
+		"retry: {initial: 4s}, key_window: 5s, deadline: 7s":   {lost, saga.InterruptedAnswer()},
+		"retry: {initial: 10s}, key_window: 2s, deadline: 12s": {lost},
+	} {
+		src := "saga: calls\ninput: {amount: decimal}\nsteps:\n" +
+			"  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: {http: \"DELETE https://pay.example/charges/${key}\"}}\n"
+		records := record(t, src, map[string][]saga.Answer{"call": answers})
+		if !slices.ContainsFunc(records, func(r journal.Record) bool { return bytes.Contains(r.Data, []byte(`"next":"await_resolution"`)) }) {
+			t.Fatalf("%s: no person decides", policy)
+		}
+		got, err := replay.Against(parse(t, src), id, records, replay.Options{})
+		if err != nil || got.Verdict != replay.Same {
 			t.Errorf("%s: got %s of %q: %s, %v", policy, got.Verdict, got.Path, got.Difference(), err)
 		}
+	}
+}
+
+// A step that was not sent again in time, because no node ran, is not sent again by a replay. The
+// first record of the node that came then may be that of a command that it refused.
+func TestResentLate(t *testing.T) {
+	for _, policy := range []string{"key_window: 30m", "deadline: 30m", "timeout: 10s"} {
+		for _, late := range []string{"late call", "late and refused call"} {
+			src := "saga: calls\ninput: {amount: decimal}\nsteps:\n  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: none}\n"
+			answers := map[string][]saga.Answer{"call": {{Sent: true, Code: "connection"}}, late: {{}}}
+			got, err := replay.Against(parse(t, src), id, record(t, src, answers), replay.Options{})
+			if err != nil || got.Verdict != replay.Same || len(answers[late]) > 0 {
+				t.Errorf("%s, %s: got %s of %q: %s, %v", policy, late, got.Verdict, got.Path, got.Difference(), err)
+			}
+		}
+	}
+}
+
+// A step is held, and its time passes while no node runs. If another step is tried again first, and
+// the saga's timeout passes then, too, a replay tries only this other step again.
+func TestHeldUntilTimeout(t *testing.T) {
+	const src = `
+saga: held
+input: {amount: decimal}
+timeout: 60s
+defaults: {on_error: hold}
+steps:
+  - id: both
+    parallel:
+      - {id: first, http: "POST https://pay.example/first", retry: none, hold_for: 20s, compensate: none}
+      - id: second
+        http: POST https://pay.example/second
+        retry: none
+        hold_for: 10s
+        timeout: 1s
+        in_doubt: {verify: {http: "GET https://pay.example/second", found: result.status == 200, after: 1s}, otherwise: retry}
+        compensate: {http: "DELETE https://pay.example/second/${output.id}"}
+`
+	lost := []saga.Answer{{Sent: true, Code: "connection"}}
+	answers := map[string][]saga.Answer{"first": lost, "second": lost, "second.verify": {{Sent: true, Status: 404, Body: json.RawMessage("{}")}}, "late hold": {{}}}
+	records := record(t, src, answers)
+	if got := records[len(records)-1]; len(answers["late hold"]) > 0 || !bytes.Contains(got.Data, []byte(`"timeout"`)) {
+		t.Fatalf("no hold was late, or it ended otherwise: %s", got.Data)
+	}
+	got, err := replay.Against(parse(t, src), id, records, replay.Options{})
+	if err != nil || got.Verdict != replay.Same {
+		t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
 	}
 }
 

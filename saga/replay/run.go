@@ -153,7 +153,7 @@ func (r *run) step() error {
 		return act()
 	default:
 		rec := r.recorded(*decided)
-		if rec != nil && rec.Seq < e.record.Seq || rec == nil && e.record.Seq != r.rec.after(r.place) {
+		if rec != nil && rec.Seq < e.record.Seq || rec == nil && e.record.Seq != r.place+1 {
 			return act()
 		}
 		return e.happen()
@@ -256,7 +256,8 @@ func (r *run) next(wakes []machine.WakeAt) event {
 		// been due, because no node was running then.
 		step, _ := saga.SplitQuery(w.Woke.Path)
 		into := &e.timer
-		if r.rec.planned[plannedTimer{step, w.At.UnixMilli()}] {
+		held := timerOf(w).name == saga.TimerHold && r.rec.heldUntil[step]
+		if held || r.rec.planned[plannedTimer{step, w.At.UnixMilli()}] {
 			into = &e.unfired
 		}
 		if *into == nil || w.At.Before((*into).At) {
@@ -270,6 +271,7 @@ func (r *run) next(wakes []machine.WakeAt) event {
 		if draft, ok := r.applies(in); ok {
 			consider(in.Record, func() error {
 				in.done = true
+				r.use(in.Record)
 				return r.append(draft)
 			})
 		}
@@ -300,10 +302,13 @@ func (r *run) wake(w *machine.WakeAt) error {
 	return r.append(w.Woke)
 }
 
-// applies returns the record of a command or signal, if the saga can carry it out now. Others may
-// still apply later: an approval, for example, once the saga asks for it.
+// applies returns the record of a command or signal, if the saga can carry it out now, or if it was
+// refused. Others may still apply later: an approval, for example, once the saga asks for it.
 func (r *run) applies(in *input) (machine.Draft, bool) {
 	c := in.command
+	if in.refused != nil {
+		return *in.refused, true
+	}
 	if c.Do == nil {
 		return machine.Draft{}, false
 	}

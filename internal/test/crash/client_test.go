@@ -28,9 +28,10 @@ type clients struct {
 	starts    []invariant.Start
 	started   map[string]string // key → the body that was sent
 	cancelled []uuid.UUID
-	answers   map[int]int   // by status; 0: none
-	acked     time.Time     // when the last start was acknowledged
-	pause     time.Duration // the longest between two of them, see longest
+	split     [][2]uuid.UUID // the sagas of a key that were acknowledged before and after a failover
+	answers   map[int]int    // by status; 0: none
+	acked     time.Time      // when the last start was acknowledged
+	pause     time.Duration  // the longest between two of them, see longest
 }
 
 func newClients(f *fleet) *clients {
@@ -118,7 +119,8 @@ func (c *clients) start(ctx context.Context, definition, key string, n int) (id 
 }
 
 // startTwice sends a batch that has a start twice, and returns the status and the line of the first
-// one that is acknowledged. If both are, they must be one saga.
+// one that is acknowledged. If both are, they must be one saga. If a failover between the two may
+// lose the first one, there may be two, of which losesATail finds at most one.
 func (c *clients) startTwice(key, body string) (int, []byte) {
 	line := fmt.Sprintf(`{"idempotency_key":%q,%s`+"\n", key, body[1:])
 	status, answer := c.request("POST", "/v1/sagas:batch", []byte(line+line), "Content-Type", "application/x-ndjson")
@@ -144,6 +146,10 @@ func (c *clients) startTwice(key, body string) (int, []byte) {
 	}
 	one, two := results[0], results[1]
 	switch {
+	case one.Status < 300 && two.Status < 300 && one.ID != two.ID && c.fleet.cfg.db.loses:
+		c.mu.Lock()
+		c.split = append(c.split, [2]uuid.UUID{one.ID, two.ID})
+		c.mu.Unlock()
 	case one.Status < 300 && two.Status < 300 && one.ID != two.ID:
 		c.t.Errorf("one key, two sagas: %s", answer)
 	case one.Status >= 300 && two.Status < 300:

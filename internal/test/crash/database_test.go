@@ -12,13 +12,14 @@ import (
 
 // database is a database under test, and how to read it.
 type database struct {
-	url  string
-	open func(t *testing.T) journal.Store
+	url   string
+	open  func(t *testing.T) journal.Store
+	loses bool // a failover may lose the last commits
 }
 
 func onSQLite(t *testing.T) database {
 	path := filepath.Join(t.TempDir(), "recourse.db")
-	return database{path, func(t *testing.T) journal.Store {
+	return database{url: path, open: func(t *testing.T) journal.Store {
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +30,7 @@ func onSQLite(t *testing.T) database {
 
 func onPostgres(t *testing.T) database {
 	dsn := pgserver.DSN(t)
-	return database{dsn, func(t *testing.T) journal.Store {
+	return database{url: dsn, open: func(t *testing.T) journal.Store {
 		s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
 		if err != nil {
 			t.Fatal(err)

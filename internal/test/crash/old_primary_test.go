@@ -46,7 +46,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 // over. Their earlier writes to the old one are lost, and they log which.
 func TestFailoverWhileThePrimaryLives(t *testing.T) {
 	p := pgha.NewPair(t)
-	f, l := scene(t, onServers(p.URL), 2)
+	f, l := scene(t, onLosing(p.URL), 2)
 	l.more(40)
 	must(t, p.Standby.Promote(t.Context()))
 	f.says(t, "the database has failed over; this node compared its journals", len(f.up))

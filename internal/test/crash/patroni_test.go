@@ -34,7 +34,7 @@ func TestPatroniSynchronous(t *testing.T) {
 // and the nodes log them. The remaining sagas end.
 func TestPatroniThatLosesATail(t *testing.T) {
 	c := pgha.NewPatroni(t, 2, false)
-	f, l := scene(t, onServers(c.URL), 2)
+	f, l := scene(t, onLosing(c.URL), 2)
 	l.more(60)
 	leader, err := c.Leader(t.Context())
 	must(t, err)
