@@ -122,24 +122,13 @@ func (c *campaign) careful(r run) {
 	c.do(r)
 }
 
+// do does a run. If another strike thaws a node at the moment in which it freezes, the freeze is
+// repeated.
 func (c *campaign) do(r run) {
-	pid, ok := c.hit(r)
-	if !ok {
-		c.t.Errorf("no node came by %s to be struck with %s", r.point.name, r.action)
-		return
-	}
-	switch r.action {
-	case "kill":
-		if p := c.fleet.find(pid); p != nil && !p.gone(20*time.Second) {
-			c.t.Errorf("%s: the node lives on", r.point.name)
-		}
-	case "stop":
-		if !stopped(pid, 20*time.Second) {
-			c.t.Errorf("%s: the node did not freeze", r.point.name)
-		}
-		<-time.After(c.fleet.frozen())
-		if p := c.fleet.find(pid); p != nil {
-			p.signal(syscall.SIGCONT)
+	for tries := 3; !c.strike(r); tries-- {
+		if tries == 1 {
+			c.t.Errorf("%s: no node froze", r.point.name)
+			return
 		}
 	}
 	c.mu.Lock()
@@ -147,6 +136,28 @@ func (c *campaign) do(r run) {
 	c.count["point "+r.point.name]++
 	c.count["runs"]++
 	c.count[r.action]++
+}
+
+// strike strikes a node at a point. It returns false if the node did not freeze.
+func (c *campaign) strike(r run) bool {
+	pid, ok := c.hit(r)
+	switch {
+	case !ok:
+		c.t.Errorf("no node came by %s to be struck with %s", r.point.name, r.action)
+	case r.action == "kill":
+		if p := c.fleet.find(pid); p != nil && !p.gone(20*time.Second) {
+			c.t.Errorf("%s: the node lives on", r.point.name)
+		}
+	case r.action == "stop":
+		if !stopped(pid, 5*time.Second) {
+			return false
+		}
+		<-time.After(c.fleet.frozen())
+		if p := c.fleet.find(pid); p != nil {
+			p.signal(syscall.SIGCONT)
+		}
+	}
+	return true
 }
 
 // hit arms a point and waits until a node has taken it; it returns the node's process.
