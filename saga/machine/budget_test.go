@@ -115,7 +115,8 @@ func patched(t *testing.T, h *hand, b saga.BudgetData, refused string) {
 
 // A session has the currency of the budget that it was opened with.
 func TestCurrencyOfASession(t *testing.T) {
-	h := sessionOf(t, saga.SessionData{Actions: []string{"look@1"}}, "action: look\nagents: auto\nhttp: GET http://w/look\n", limits("1.00", 0))
+	look := "action: look\nagents: auto\nhttp: GET http://w/look\n"
+	h := sessionOf(t, saga.SessionData{Actions: []string{"look@1"}}, look, limits("1.00", 0))
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "EUR"}, "the saga's currency is USD")
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "USD"}, "")
 }

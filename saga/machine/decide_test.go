@@ -79,8 +79,19 @@ steps:
 	if s := ask.sent(); s != "d b c" {
 		t.Errorf("with the higher budget: %s", s)
 	}
-	s := sessionOf(t, saga.SessionData{Actions: []string{"buy@1", "tip@1"}, OnExceed: saga.ExceedAsk},
-		"action: buy\nagents: auto\nhttp: POST http://w/buy\nbody: {}\ncost: 1.50 USD\n---\naction: tip\nagents: auto\nhttp: POST http://w/tip\nbody: {}\ncost: 0.20 USD\n", limits("1.00", 0))
+	actions := `action: buy
+agents: auto
+http: POST http://w/buy
+body: {}
+cost: 1.50 USD
+---
+action: tip
+agents: auto
+http: POST http://w/tip
+body: {}
+cost: 0.20 USD
+`
+	s := sessionOf(t, saga.SessionData{Actions: []string{"buy@1", "tip@1"}, OnExceed: saga.ExceedAsk}, actions, limits("1.00", 0))
 	s.must("", saga.Attach{Token: "x"}, saga.CallAction{Life: 1, Action: "buy"}, saga.CallAction{Life: 1, Action: "tip"})
 	if s.sent() != "tip[0]" || !s.m.WaitsForRaise("buy[0]") {
 		t.Errorf("of a session: %s\n%s", s.sent(), s.out.String())

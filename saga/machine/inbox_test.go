@@ -11,7 +11,12 @@ import (
 func aSession(t *testing.T, d saga.SessionData) *hand {
 	t.Helper()
 	d.Actions = []string{"go@1"}
-	h := sessionOf(t, d, "action: go\nagents: auto\nhttp: POST http://w/go\nbody: {}\ncompensate: {http: \"DELETE http://w/go\"}\n", nil)
+	h := sessionOf(t, d, `action: go
+agents: auto
+http: POST http://w/go
+body: {}
+compensate: {http: "DELETE http://w/go"}
+`, nil)
 	h.must("", saga.Attach{Token: "one"})
 	return h
 }

@@ -360,12 +360,31 @@ steps:
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := fmt.Sprintf(src, tt.call, tt.policy)
-			got, err := replay.Against(parse(t, src), id, recordLate(t, tt.span, src, map[string][]saga.Answer{"call": tt.answers}), replay.Options{})
-			if err != nil || got.Verdict != replay.Same {
-				t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
-			}
+			same(t, name, src, recordLate(t, tt.span, src, map[string][]saga.Answer{"call": tt.answers}))
 		})
 	}
+}
+
+// same checks that a journal, replayed against its own definition, comes out the same.
+func same(t *testing.T, name, src string, records []journal.Record) {
+	t.Helper()
+	got, err := replay.Against(parse(t, src), id, records, replay.Options{})
+	if err != nil || got.Verdict != replay.Same {
+		t.Errorf("%s: got %s of %q: %s, %v", name, got.Verdict, got.Path, got.Difference(), err)
+	}
+}
+
+// charge returns a definition of one step, with its policies and its compensation.
+func charge(policy, compensation string) string {
+	return fmt.Sprintf(`
+saga: calls
+input: {amount: decimal}
+steps:
+  - id: call
+    http: POST https://pay.example/charges
+    %s
+    compensate: %s
+`, strings.ReplaceAll(policy, "; ", "\n    "), compensation)
 }
 
 // An attempt in doubt came after the key's window, and before the deadline, which it may have
@@ -374,19 +393,15 @@ steps:
 func TestBetweenWindowAndDeadline(t *testing.T) {
 	lost := saga.Answer{Sent: true, Code: "connection"}
 	for policy, answers := range map[string][]saga.Answer{
-		"retry: {initial: 4s}, key_window: 5s, deadline: 7s":   {lost, saga.InterruptedAnswer()},
-		"retry: {initial: 10s}, key_window: 2s, deadline: 12s": {lost},
+		"retry: {initial: 4s}; key_window: 5s; deadline: 7s":   {lost, saga.InterruptedAnswer()},
+		"retry: {initial: 10s}; key_window: 2s; deadline: 12s": {lost},
 	} {
-		src := "saga: calls\ninput: {amount: decimal}\nsteps:\n" +
-			"  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: {http: \"DELETE https://pay.example/charges/${key}\"}}\n"
+		src := charge(policy, `{http: "DELETE https://pay.example/charges/${key}"}`)
 		records := record(t, src, map[string][]saga.Answer{"call": answers})
 		if !slices.ContainsFunc(records, func(r journal.Record) bool { return bytes.Contains(r.Data, []byte(`"next":"await_resolution"`)) }) {
 			t.Fatalf("%s: no person decides", policy)
 		}
-		got, err := replay.Against(parse(t, src), id, records, replay.Options{})
-		if err != nil || got.Verdict != replay.Same {
-			t.Errorf("%s: got %s of %q: %s, %v", policy, got.Verdict, got.Path, got.Difference(), err)
-		}
+		same(t, policy, src, records)
 	}
 }
 
@@ -395,11 +410,11 @@ func TestBetweenWindowAndDeadline(t *testing.T) {
 func TestResentLate(t *testing.T) {
 	for _, policy := range []string{"key_window: 30m", "deadline: 30m", "timeout: 10s"} {
 		for _, late := range []string{"late call", "late and refused call"} {
-			src := "saga: calls\ninput: {amount: decimal}\nsteps:\n  - {id: call, http: \"POST https://pay.example/charges\", " + policy + ", compensate: none}\n"
+			src := charge(policy, "none")
 			answers := map[string][]saga.Answer{"call": {{Sent: true, Code: "connection"}}, late: {{}}}
-			got, err := replay.Against(parse(t, src), id, record(t, src, answers), replay.Options{})
-			if err != nil || got.Verdict != replay.Same || len(answers[late]) > 0 {
-				t.Errorf("%s, %s: got %s of %q: %s, %v", policy, late, got.Verdict, got.Path, got.Difference(), err)
+			same(t, policy+", "+late, src, record(t, src, answers))
+			if len(answers[late]) > 0 {
+				t.Errorf("%s, %s: no node was late", policy, late)
 			}
 		}
 	}
@@ -422,7 +437,9 @@ steps:
         retry: none
         hold_for: 10s
         timeout: 1s
-        in_doubt: {verify: {http: "GET https://pay.example/second", found: result.status == 200, after: 1s}, otherwise: retry}
+        in_doubt:
+          verify: {http: "GET https://pay.example/second", found: result.status == 200, after: 1s}
+          otherwise: retry
         compensate: {http: "DELETE https://pay.example/second/${output.id}"}
 `
 	lost := []saga.Answer{{Sent: true, Code: "connection"}}
@@ -431,10 +448,7 @@ steps:
 	if got := records[len(records)-1]; len(answers["late hold"]) > 0 || !bytes.Contains(got.Data, []byte(`"timeout"`)) {
 		t.Fatalf("no hold was late, or it ended otherwise: %s", got.Data)
 	}
-	got, err := replay.Against(parse(t, src), id, records, replay.Options{})
-	if err != nil || got.Verdict != replay.Same {
-		t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
-	}
+	same(t, "its own definition", src, records)
 }
 
 // A command that was refused leaves the times of those after it as they were.
@@ -451,10 +465,7 @@ output: ${steps.ok.output.at}
 	if len(answers["refused ok"]) > 0 {
 		t.Fatal("no command was refused")
 	}
-	got, err := replay.Against(parse(t, src), id, records, replay.Options{})
-	if err != nil || got.Verdict != replay.Same {
-		t.Errorf("got %s of %q: %s, %v", got.Verdict, got.Path, got.Difference(), err)
-	}
+	same(t, "its own definition", src, records)
 }
 
 // Sagas that are still running, and sessions, cannot be replayed.

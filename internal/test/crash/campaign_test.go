@@ -125,30 +125,34 @@ func (c *campaign) careful(r run) {
 // do does a run. If another strike thaws a node at the moment in which it freezes, the freeze is
 // repeated.
 func (c *campaign) do(r run) {
-	for tries := 3; !c.strike(r); tries-- {
-		if tries == 1 {
-			c.t.Errorf("%s: no node froze", r.point.name)
+	for range 3 {
+		pid, ok := c.hit(r)
+		if !ok {
+			c.t.Errorf("no node came by %s to be struck with %s", r.point.name, r.action)
 			return
 		}
+		if !c.takesEffect(r, pid) {
+			continue
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.count["point "+r.point.name]++
+		c.count["runs"]++
+		c.count[r.action]++
+		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count["point "+r.point.name]++
-	c.count["runs"]++
-	c.count[r.action]++
+	c.t.Errorf("%s: no node froze", r.point.name)
 }
 
-// strike strikes a node at a point. It returns false if the node did not freeze.
-func (c *campaign) strike(r run) bool {
-	pid, ok := c.hit(r)
-	switch {
-	case !ok:
-		c.t.Errorf("no node came by %s to be struck with %s", r.point.name, r.action)
-	case r.action == "kill":
+// takesEffect waits until a node that was struck is dead, or was frozen past its lease. It returns
+// false if the node did not freeze.
+func (c *campaign) takesEffect(r run, pid int) bool {
+	switch r.action {
+	case "kill":
 		if p := c.fleet.find(pid); p != nil && !p.gone(20*time.Second) {
 			c.t.Errorf("%s: the node lives on", r.point.name)
 		}
-	case r.action == "stop":
+	case "stop":
 		if !stopped(pid, 5*time.Second) {
 			return false
 		}
