@@ -61,11 +61,14 @@ module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
 drivers  = $(filter $(addprefix $(module)/,$(DRIVERS)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter $(module)/$(p),$(listed)))
+# By default each process with the race detector sleeps for a second before it exits. Go's own tests
+# do without it: https://go.dev/doc/articles/race_detector#Options
+GORACE  := GORACE=atexit_sleep_ms=0
 raced    = $(longest) $(filter-out $(unraced) $(drivers) $(longest),$(listed))
 test: ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(TEST) $(unraced))
 	$(if $(drivers),$(PG) $(TEST) $(CROWD) $(drivers))
-	$(if $(strip $(raced)),$(PG) $(TEST) $(RACE) $(CROWD) $(raced))
+	$(if $(strip $(raced)),$(GORACE) $(PG) $(TEST) $(RACE) $(CROWD) $(raced))
 
 # What needs no database, server or second process.
 SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/cli ./internal/cli/config ./internal/cli/export ./internal/cli/remote ./internal/cli/view ./internal/story/... ./internal/costs/...

@@ -120,19 +120,3 @@ func TestCurrencyOfASession(t *testing.T) {
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "EUR"}, "the saga's currency is USD")
 	patched(t, h, saga.BudgetData{Amount: "2.00", Currency: "USD"}, "")
 }
-
-// A budget that a saga gets when sessions belong to it counts what they may cost.
-func TestBudgetCountsOpenSessions(t *testing.T) {
-	h := byHand(t, "saga: top\nsteps:\n  - {id: go, signal: go}\n", "null")
-	h.must("", saga.Reserve{Key: "k", Part: &saga.BudgetData{Amount: "0.40", Tokens: 40}})
-	patched(t, h, saga.BudgetData{Tokens: 39}, "the budget cannot be below the tokens already used and reserved")
-	patched(t, h, saga.BudgetData{Tokens: 40}, "")
-	h.must("", saga.Patch{Labels: map[string]string{"a": "b"}}, saga.Patch{Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD", Tokens: 100}})
-	if c := h.m.Cost(); c.Reserved != "0.40" || c.Tokens.Reserved != 40 {
-		t.Errorf("the cost is %+v", c)
-	}
-	h.must("", saga.Settle{Key: "k", Cost: saga.ChildCost{Spent: "0.25", Currency: "USD", Tokens: saga.TokensView{Input: 9}}})
-	if c := h.m.Cost(); c.Spent != "0.25" || c.Reserved != "0.00" || c.Tokens.Input != 9 || c.Tokens.Reserved != 0 {
-		t.Errorf("after the report: %+v", c)
-	}
-}

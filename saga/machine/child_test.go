@@ -53,7 +53,8 @@ func described(r *saga.TaskResult) string {
 	return text
 }
 
-// play carries out lines: `path answer`, or a command.
+// play carries out lines: `path answer`, a command, `wait`, or `order {…}`, after which nothing is
+// decided yet.
 func (h *hand) play(lines ...string) {
 	h.t.Helper()
 	commands := map[string]saga.Operation{"release": saga.Release{}, "revert": saga.Revert{}, "pause": saga.Pause{}, "resume": saga.Resume{}, "cancel": saga.Cancel{}}
@@ -62,6 +63,10 @@ func (h *hand) play(lines ...string) {
 		switch do, ok := commands[word]; {
 		case ok:
 			h.must("", do)
+		case word == "wait":
+			h.wait()
+		case word == "order":
+			h.order(rest)
 		case word == "resolve": // path and outcome
 			path, outcome, _ := strings.Cut(rest, " ")
 			h.must(path, saga.Resolve{Outcome: outcome, Output: json.RawMessage("1")})

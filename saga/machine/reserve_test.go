@@ -187,10 +187,9 @@ func TestBudgetCountsSessions(t *testing.T) {
 	h.must("", saga.Reserve{Key: "k", Part: limits("0.40", 100)}, saga.Reserve{Key: "free"},
 		saga.Reserve{Key: "euro", Part: &saga.BudgetData{Amount: "5", Currency: "EUR"}},
 		saga.Reserve{Key: "over", Part: limits("0.30", 30)}, saga.Settle{Key: "over", Cost: saga.ChildCost{Spent: "0"}})
-	for _, b := range []*saga.BudgetData{limits("0.39", 0), limits("0.40", 99), {Tokens: 99}} {
-		if no := h.refusalOf(saga.Patch{Budget: b}); no.Code != "bad_budget" {
-			t.Errorf("a budget of %+v: %+v", b, no)
-		}
+	patched(t, h, *limits("0.39", 0), "the budget cannot be below the amount already spent and reserved")
+	for _, b := range []*saga.BudgetData{limits("0.40", 99), {Tokens: 99}} {
+		patched(t, h, *b, "the budget cannot be below the tokens already used and reserved")
 	}
 	for _, step := range []struct {
 		budget *saga.BudgetData
@@ -206,8 +205,8 @@ func TestBudgetCountsSessions(t *testing.T) {
 			t.Errorf("with a budget of %+v the cost is %+v", step.budget, c)
 		}
 	}
-	h.must("", saga.Settle{Key: "k", Cost: saga.ChildCost{Currency: "USD", Spent: "0.10", Tokens: saga.TokensView{Output: 5}}})
-	if c := h.m.Cost(); c.Spent != "0.10" || strings.Trim(c.Reserved, "0.") != "" || c.Tokens.Output != 5 || c.Tokens.Reserved != 0 {
+	h.must("", saga.Settle{Key: "k", Cost: saga.ChildCost{Currency: "USD", Spent: "0.10", Tokens: saga.TokensView{Input: 9, Output: 5}}})
+	if c := h.m.Cost(); c.Spent != "0.10" || strings.Trim(c.Reserved, "0.") != "" || c.Tokens.Input != 9 || c.Tokens.Output != 5 || c.Tokens.Reserved != 0 {
 		t.Errorf("after the report the cost is %+v", c)
 	}
 }

@@ -125,7 +125,7 @@ func TestPlanUndo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := byHand(t, "saga: x\nsteps:\n"+tt.steps, "null")
-			h.follow(tt.script...)
+			h.play(tt.script...)
 			first := h.now
 			if len(tt.script) > 1 {
 				first = first.Add(-10 * time.Millisecond)
@@ -170,7 +170,7 @@ steps:
   - {id: b, http: "POST http://w/b", body: {}, compensate: {http: "DELETE http://w/b", when: output.ok, undo_within: 1d}}
   - {id: c, http: "POST http://w/c", body: {}, compensate: {http: "DELETE http://w/${output.id}", undo_within: 1d}}
 `, "null")
-	h.follow("a 200 {}", `b 200 {"ok":true}`, "c 200 {}")
+	h.play("a 200 {}", `b 200 {"ok":true}`, "c 200 {}")
 	var got []string
 	for _, s := range h.m.PlanUndo(h.now).Steps {
 		text := s.Path + " " + s.Kind

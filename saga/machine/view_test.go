@@ -13,22 +13,6 @@ import (
 	"recourse/saga/machine"
 )
 
-// follow carries out lines: `path answer`, `wait`, or `order {…}`, after which nothing is decided
-// yet.
-func (h *hand) follow(lines ...string) {
-	h.t.Helper()
-	for _, line := range lines {
-		switch word, rest, _ := strings.Cut(line, " "); word {
-		case "wait":
-			h.wait()
-		case "order":
-			h.order(rest)
-		default:
-			h.reply(word, rest)
-		}
-	}
-}
-
 // views lists the steps as users see them.
 func (h *hand) views() []machine.StepView {
 	h.t.Helper()
@@ -106,7 +90,7 @@ func TestStepStatus(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := byHand(t, "saga: x\nsteps:\n"+tt.steps+last, "null")
-			h.follow(tt.script...)
+			h.play(tt.script...)
 			if got := h.statuses(); !slices.Contains(got, tt.want) {
 				t.Errorf("%s, want %s\n%s", got, tt.want, h.out.String())
 			}
@@ -252,7 +236,7 @@ steps:
 output: 7
 `
 	h := byHand(t, src, "null")
-	h.follow("mail timeout", "pay 200 {}")
+	h.play("mail timeout", "pay 200 {}")
 	v := h.m.View()
 	if len(v.Open) != 1 || v.Labels == nil || v.EndedAt != nil || v.Output != nil || v.Doubts != nil || h.m.Doubts() != nil || v.Cost.Budget != "" || v.Cost.Children != nil {
 		t.Errorf("it waits for a person: %+v", v)
@@ -291,7 +275,7 @@ steps:
 `, "null")
 	views := h.views()
 	key := views[len(views)-1].Key
-	h.follow("each[0].get 201 7")
+	h.play("each[0].get 201 7")
 	if key == "" || h.open[0].Key != key {
 		t.Errorf("the key is %q before the request, and then %q", key, h.open[0].Key)
 	}
